@@ -1,0 +1,148 @@
+package osier
+
+import "time"
+
+// OpKind says what an Op does. The list only grows.
+type OpKind uint8
+
+const (
+	// OpCreateDB creates the command's database; it must be the only operation.
+	OpCreateDB OpKind = 1
+	// OpDropDB deletes the command's database; it must be the only operation.
+	OpDropDB OpKind = 2
+	// OpCollection creates a collection or changes its settings.
+	OpCollection OpKind = 3
+	// OpDropCollection deletes a collection and all in it.
+	OpDropCollection OpKind = 4
+	// OpPut makes a new revision of a document.
+	OpPut OpKind = 5
+	// OpGraft takes a foreign revision with its ancestry (new_edits=false in
+	// CouchDB's words). It never conflicts: it adds a leaf or finds it known.
+	OpGraft OpKind = 6
+)
+
+// Expect is what an OpPut demands of the document's present state.
+type Expect uint8
+
+const (
+	// ExpectAny writes over whatever is there.
+	ExpectAny Expect = 0
+	// ExpectAbsent wants no live document of that id; a deleted one is continued.
+	ExpectAbsent Expect = 1
+	// ExpectRev wants Op.Rev to be a leaf: the winner, or a losing branch,
+	// which is then extended.
+	ExpectRev Expect = 2
+	// ExpectPresent wants a live document of that id.
+	ExpectPresent Expect = 3
+)
+
+// Op is one operation of a Command.
+type Op struct {
+	Kind       OpKind
+	Collection string
+	// ID of the document. A zero ID in an OpPut is filled when the command is
+	// sealed.
+	ID     ID
+	Expect Expect
+	Rev    Rev // for ExpectRev
+	// Path of an OpGraft: the revision, its parent, and so on, newest first.
+	Path []Rev
+
+	Deleted bool // the new revision is a deletion
+	Codec   CodecTag
+	Schema  uint32
+	Body    []byte
+	// KeepBody takes the parent revision's body, codec and schema instead.
+	KeepBody bool
+	// Attachments of the new revision, in the request's order.
+	Attachments []AttachmentRef
+	// KeepAttachments also carries over those of the parent that are not
+	// named; otherwise they are gone from the new revision.
+	KeepAttachments bool
+
+	Settings *Settings // for OpCollection
+}
+
+// AttachmentRef sets, keeps or removes one attachment of a new revision.
+type AttachmentRef struct {
+	Name        string
+	ContentType string
+	Staged      BlobID // bytes put down with Backend.Stage; zero with Stub or Remove
+	Stub        bool   // keep the parent's attachment of that name
+	Remove      bool   // drop the parent's, with KeepAttachments
+	// RevPos: for Stub, the generation the caller believes it was set at (0:
+	// not checked); for OpGraft the position it had where it came from.
+	RevPos uint64
+}
+
+// Durability says what an answered command survives.
+type Durability uint8
+
+const (
+	// DurabilityDefault is the store's own setting, Sync if it has none.
+	DurabilityDefault Durability = 0
+	// Sync: on disk, fsynced, before the answer. Survives a power loss. All who
+	// wait share one fsync.
+	Sync Durability = 1
+	// Buffered: handed to the operating system before the answer, fsynced
+	// within the store's interval. Survives kill -9, not a power loss.
+	Buffered Durability = 2
+	// Relaxed: written behind within the store's interval. A kill -9 may take
+	// back the last interval's commands, whole ones, in order from the end.
+	Relaxed Durability = 3
+)
+
+// Read is a precondition of a transaction: the document ID, or, with a zero
+// ID, the ids from Start up to but not including End (an empty End is
+// unbounded) have not changed since the command's Snapshot. An empty
+// Collection means that nothing in the database has.
+type Read struct {
+	Collection string
+	ID         ID
+	Start, End string // encoded keys
+}
+
+// Command is a change, as data. It names what must hold and what is to be
+// written; carrying it out needs nothing else but the present state.
+type Command struct {
+	DB  string
+	Ops []Op
+	// PerDocument lets each operation succeed or fail by itself within one
+	// commit; otherwise the first failure undoes all.
+	PerDocument bool
+	// Snapshot and Reads: what a transaction saw and builds on.
+	Snapshot Seq
+	Reads    []Read
+	// Session and Number identify the command for retries: a second one with
+	// the same gets the first one's answer and changes nothing. An empty
+	// Session opts out.
+	Session    string
+	Number     uint64
+	Durability Durability
+	// Sealed is filled by the ordering backend: after that, nothing in a
+	// command depends on clock or chance.
+	Sealed Seal
+}
+
+// Seal holds what was decided when the command was put in order.
+type Seal struct {
+	Time time.Time // to the millisecond
+	UUID UUID      // identity of a database being created
+}
+
+// Result is the answer to a Command.
+type Result struct {
+	// First and Last are the run of sequences the changes took; both are the
+	// database's present sequence if nothing changed.
+	First, Last Seq
+	Time        time.Time
+	Ops         []OpResult // one an operation, in order
+}
+
+// OpResult is the outcome of one operation.
+type OpResult struct {
+	ID  ID
+	Rev Rev
+	Seq Seq
+	Err *Error // only with PerDocument
+}
