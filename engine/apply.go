@@ -1,0 +1,563 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/store"
+)
+
+// applier carries sealed commands out on a batch that reads through to the
+// store. What it does depends on nothing but these two: no clock, no chance,
+// no map order, no environment.
+type applier struct {
+	e       *Engine
+	b       *store.Batch
+	touched []*database // whose counters moved
+	// directory: databases were created or dropped; the maps below hold which.
+	directory bool
+	created   []*database
+	dropped   []*database
+	shape     []*database // databases whose collections changed
+	buf       []byte      // scratch
+	key       []byte      // scratch
+}
+
+// command carries out one command. Its error is the command's answer; the
+// batch is then as it was.
+func (a *applier) command(c *osier.Command, terms [][]byte) (res *osier.Result, replayed bool, err error) {
+	if len(c.Ops) == 1 {
+		switch c.Ops[0].Kind {
+		case osier.OpCreateDB:
+			return a.createDB(c)
+		case osier.OpDropDB:
+			return a.dropDB(c)
+		}
+	}
+	db := a.database(c.DB)
+	if db == nil {
+		return nil, false, &osier.Error{Kind: osier.KindNotFound, Op: "change", DB: c.DB}
+	}
+	if c.Session != "" {
+		res, err, found := a.remembered(db, c)
+		if found || err != nil {
+			return res, true, err
+		}
+	}
+	r := &run{a: a, db: db, cmd: c, terms: terms, state: db.state}
+	err = r.carryOut()
+	defer r.close()
+	var own *osier.Error
+	if err != nil && !errors.As(err, &own) {
+		return nil, false, a.e.storeError("change", err)
+	}
+	if own != nil && !isAnswer(own.Kind) {
+		return nil, false, own
+	}
+	if err == nil {
+		if err = r.flush(); err != nil {
+			// The batch may be half written: the group must not be committed.
+			return nil, false, &brokenBatch{err}
+		}
+	} else if c.Session == "" {
+		return nil, false, own
+	}
+	if c.Session != "" {
+		if own != nil {
+			r.state = db.state
+		}
+		if err := r.remember(own); err != nil {
+			return nil, false, &brokenBatch{err}
+		}
+	}
+	r.adopt(own == nil)
+	if own != nil {
+		return nil, false, own
+	}
+	return r.res, false, nil
+}
+
+// brokenBatch ends a whole group: a command failed after it had begun to write.
+type brokenBatch struct{ err error }
+
+func (b *brokenBatch) Error() string { return b.err.Error() }
+func (b *brokenBatch) Unwrap() error { return b.err }
+
+// isAnswer tells a command's own outcome, the same on every replica, from a
+// failure of this node.
+func isAnswer(k osier.Kind) bool {
+	switch k {
+	case osier.KindInvalid, osier.KindNotFound, osier.KindDeleted, osier.KindConflict, osier.KindExists, osier.KindTooLarge, osier.KindUnsupported:
+		return true
+	}
+	return false
+}
+
+// database finds a database as this group sees it.
+func (a *applier) database(name string) *database {
+	for _, db := range slices.Backward(a.created) {
+		if db.name == name && !slices.Contains(a.dropped, db) {
+			return db
+		}
+	}
+	if db := (*a.e.dbs.Load())[name]; db != nil && !slices.Contains(a.dropped, db) {
+		return db
+	}
+	return nil
+}
+
+// touch notes that a database's counters moved.
+func (a *applier) touch(db *database) {
+	if !slices.Contains(a.touched, db) {
+		a.touched = append(a.touched, db)
+	}
+}
+
+// finish writes the counters that the group moved, once each.
+func (a *applier) finish() error {
+	for _, db := range a.touched {
+		if err := a.b.Set(stateKey(db.num), db.state.append(nil)); err != nil {
+			return err
+		}
+		for name, c := range db.colls {
+			if !c.dirty {
+				continue
+			}
+			c.dirty = false
+			if err := a.b.Set(collectionKey(db.num, name), c.append(nil)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run is one command being carried out. Until flush it only reads.
+type run struct {
+	a     *applier
+	db    *database
+	cmd   *osier.Command
+	terms [][]byte
+	state dbState // as it will be
+
+	colls   map[string]*collState // collections as they will be; nil: dropped
+	edits   []*edit
+	byDoc   map[editKey]*edit // used beyond a few edits
+	changes []osier.TransactionChange
+	staged  []osier.BlobID // taken by this command
+	res     *osier.Result
+}
+
+type editKey struct {
+	coll uint32
+	id   string
+}
+
+// carryOut judges the command and works out what it changes.
+func (r *run) carryOut() error {
+	c := r.cmd
+	r.state.millis = c.Sealed.Time.UnixMilli()
+	if err := r.checkReads(); err != nil {
+		return err
+	}
+	first := r.state.lastSeq
+	results := make([]osier.OpResult, len(c.Ops))
+	for i := range c.Ops {
+		colls := r.state.nextColl
+		res, err := r.operation(i)
+		var own *osier.Error
+		if err != nil && (!errors.As(err, &own) || !isAnswer(own.Kind)) {
+			return err
+		}
+		if own != nil {
+			if !c.PerDocument {
+				return own
+			}
+			if r.state.nextColl > colls {
+				// Nothing was written that would make the collection.
+				r.forget(r.colls[c.Ops[i].Collection])
+				delete(r.colls, c.Ops[i].Collection)
+				r.state.nextColl = colls
+			}
+			res = osier.OpResult{ID: c.Ops[i].ID, Err: own}
+		}
+		results[i] = res
+	}
+	r.res = &osier.Result{First: first, Last: r.state.lastSeq, Time: c.Sealed.Time, Ops: results}
+	if first < r.state.lastSeq {
+		r.res.First++
+	}
+	return nil
+}
+
+func (r *run) operation(i int) (osier.OpResult, error) {
+	op := &r.cmd.Ops[i]
+	if err := checkOp(r.db.name, op); err != nil {
+		return osier.OpResult{}, err
+	}
+	switch op.Kind {
+	case osier.OpPut, osier.OpGraft:
+		ed, err := r.edit(op)
+		if err != nil {
+			return osier.OpResult{}, err
+		}
+		if op.Kind == osier.OpPut {
+			return ed.put(r, op, r.term(i))
+		}
+		return ed.graft(r, op, r.term(i))
+	case osier.OpCollection:
+		return osier.OpResult{}, r.configure(op)
+	case osier.OpDropCollection:
+		return osier.OpResult{}, r.dropCollection(op)
+	}
+	return osier.OpResult{}, r.fail(op, osier.KindInvalid, "change", "operation kind does not stand here")
+}
+
+func (r *run) term(i int) []byte {
+	if i < len(r.terms) {
+		return r.terms[i]
+	}
+	return nil
+}
+
+func (r *run) fail(op *osier.Op, kind osier.Kind, step, text string) *osier.Error {
+	e := &osier.Error{Kind: kind, Op: step, DB: r.db.name, Collection: op.Collection, ID: op.ID.String()}
+	if text != "" {
+		e.Err = errors.New(text)
+	}
+	return e
+}
+
+// nextSeq takes the next sequence for a change of a document.
+func (r *run) nextSeq(ch osier.TransactionChange) osier.Seq {
+	r.state.lastSeq++
+	ch.Seq = r.state.lastSeq
+	r.changes = append(r.changes, ch)
+	return ch.Seq
+}
+
+// collection returns the working copy of a collection, made if create is set.
+func (r *run) collection(name string, create *osier.Settings) *collState {
+	if c, ok := r.colls[name]; ok && (c != nil || create == nil) {
+		return c
+	}
+	old := r.db.colls[name]
+	if _, dropped := r.colls[name]; dropped {
+		old = nil
+	}
+	if old == nil && create == nil {
+		return nil
+	}
+	if r.colls == nil {
+		r.colls = make(map[string]*collState, 1)
+	}
+	c := &collState{}
+	if old != nil {
+		*c = *old
+	} else {
+		r.state.nextColl++
+		c.num, c.settings, c.reshaped = r.state.nextColl, *create, true
+	}
+	r.colls[name] = c
+	return c
+}
+
+func (r *run) configure(op *osier.Op) error {
+	c := r.collection(op.Collection, op.Settings)
+	if c.settings != *op.Settings {
+		c.settings, c.reshaped = *op.Settings, true
+	}
+	c.dirty = true
+	return nil
+}
+
+func (r *run) dropCollection(op *osier.Op) error {
+	c := r.collection(op.Collection, nil)
+	if c == nil {
+		return r.fail(op, osier.KindNotFound, "drop collection", "")
+	}
+	r.colls[op.Collection] = nil
+	r.forget(c)
+	return nil
+}
+
+// forget drops what the command has worked out for a collection.
+func (r *run) forget(c *collState) {
+	r.edits = slices.DeleteFunc(r.edits, func(ed *edit) bool {
+		if ed.coll != c {
+			return false
+		}
+		ed.close()
+		return true
+	})
+	maps.DeleteFunc(r.byDoc, func(k editKey, _ *edit) bool { return k.coll == c.num })
+}
+
+// flush writes all that the command changes into the batch.
+func (r *run) flush() error {
+	b, db := r.a.b, r.db.num
+	for name, c := range r.colls {
+		old := r.db.colls[name]
+		if old == nil || c != nil && c.num == old.num {
+			continue
+		}
+		// Dropped, or dropped and made again.
+		lower, upper := collectionRange(db, old.num)
+		if err := b.DeleteRange(lower, upper); err != nil {
+			return err
+		}
+		if err := b.Delete(collectionKey(db, name)); err != nil {
+			return err
+		}
+	}
+	for _, ed := range r.edits {
+		if err := ed.flush(r); err != nil {
+			return err
+		}
+	}
+	if len(r.changes) == 0 {
+		return nil
+	}
+	if err := b.Set(txKey(db, r.res.First), r.appendTx(r.a.buf[:0])); err != nil {
+		return err
+	}
+	return r.trimTx()
+}
+
+// txKeep is how many sequences' transactions are listed; older ones are
+// forgotten, a stretch at a time.
+const (
+	txKeep    = 100_000
+	txStretch = 4096
+)
+
+func (r *run) trimTx() error {
+	before, after := r.db.state.lastSeq/txStretch, r.state.lastSeq/txStretch
+	if before == after || r.state.lastSeq < txKeep+txStretch {
+		return nil
+	}
+	return r.a.b.DeleteRange(txKey(r.db.num, 0), txKey(r.db.num, after*txStretch-txKeep))
+}
+
+// adopt makes the command's state the database's. all is false when only the
+// remembered answer changed.
+func (r *run) adopt(all bool) {
+	db := r.db
+	db.state = r.state
+	r.a.touch(db)
+	if !all {
+		return
+	}
+	reshaped := false
+	for name, c := range r.colls {
+		if c == nil {
+			delete(db.colls, name)
+			reshaped = true
+			continue
+		}
+		reshaped = reshaped || c.reshaped
+		c.dirty = c.dirty || c.reshaped
+		c.reshaped = false
+		db.colls[name] = c
+	}
+	if reshaped {
+		r.a.shape = append(r.a.shape, db)
+		r.a.directory = true
+	}
+}
+
+// checkReads judges what a transaction has seen.
+func (r *run) checkReads() error {
+	for i := range r.cmd.Reads {
+		rd := &r.cmd.Reads[i]
+		changed, err := r.changedSince(rd, r.cmd.Snapshot)
+		if err != nil {
+			return err
+		}
+		if changed {
+			e := &osier.Error{Kind: osier.KindConflict, Op: "commit", DB: r.db.name, Collection: rd.Collection, ID: rd.ID.String()}
+			e.Err = errors.New("what the transaction read has changed")
+			return e
+		}
+	}
+	return nil
+}
+
+// changedSince looks a document up, and goes through the few changes since the
+// snapshot for a range, however large that is.
+func (r *run) changedSince(rd *osier.Read, snapshot osier.Seq) (bool, error) {
+	if rd.Collection == "" {
+		return r.db.state.lastSeq > snapshot, nil
+	}
+	c := r.db.colls[rd.Collection]
+	if c == nil {
+		// Never there, or dropped since: then the database moved on.
+		return false, nil
+	}
+	if !rd.ID.IsZero() {
+		var d document
+		found, closer, err := r.a.loadDoc(r.db.num, c.num, rd.ID, &d)
+		if err != nil || !found {
+			return false, err
+		}
+		defer closer.Close()
+		return latest(&d) > snapshot, nil
+	}
+	if c.lastSeq <= snapshot {
+		return false, nil
+	}
+	it, err := r.a.b.NewIter(seqKey(nil, r.db.num, c.num, snapshot+1), seqKey(nil, r.db.num, c.num, ^osier.Seq(0)))
+	if err != nil {
+		return false, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		s, err := decodeSeqRecord(it.Value())
+		if err != nil {
+			return false, err
+		}
+		if k := s.id.Key(); k >= rd.Start && (rd.End == "" || k < rd.End) {
+			return true, nil
+		}
+	}
+	return false, it.Error()
+}
+
+// latest is the sequence at which a document stands in the feed.
+func latest(d *document) osier.Seq {
+	seq := d.winner.seq
+	for i := range d.losers {
+		seq = max(seq, d.losers[i].seq)
+	}
+	return seq
+}
+
+// appendTx writes the record of an executed transaction.
+func (r *run) appendTx(dst []byte) []byte {
+	c := r.cmd
+	dst = append(dst, recordVersion)
+	dst = binary.AppendUvarint(dst, uint64(r.res.Last))
+	dst = binary.AppendUvarint(dst, uint64(c.Sealed.Time.UnixMilli()))
+	dst = appendText(dst, c.Session)
+	dst = binary.AppendUvarint(dst, c.Number)
+	dst = binary.AppendUvarint(dst, uint64(len(r.changes)))
+	last := ""
+	for i := range r.changes {
+		ch := &r.changes[i]
+		var f byte
+		if ch.Deleted {
+			f = flagDeleted
+		}
+		name := ch.Collection
+		if name == last {
+			name = "" // as the one before; collection names are never empty
+		}
+		last = ch.Collection
+		dst = append(dst, f)
+		dst = appendText(dst, name)
+		dst = appendRev(dst, ch.Rev)
+		dst = appendText(dst, ch.ID.Key())
+	}
+	r.a.buf = dst
+	return dst
+}
+
+func decodeTx(first osier.Seq, b []byte) (*osier.Transaction, error) {
+	r := reader{b: b}
+	r.bad = r.byte() != recordVersion
+	tx := &osier.Transaction{First: first, Last: osier.Seq(r.uvarint()), Time: at(int64(r.uvarint()))}
+	tx.Session, tx.Number = r.text(), r.uvarint()
+	n := r.uvarint()
+	if r.bad || n > uint64(len(r.b)) {
+		return nil, errRecord
+	}
+	tx.Changes = make([]osier.TransactionChange, n)
+	last := ""
+	for i := range tx.Changes {
+		ch := &tx.Changes[i]
+		ch.Deleted = r.byte()&flagDeleted != 0
+		if name := r.text(); name != "" {
+			last = name
+		}
+		ch.Collection, ch.Rev = last, r.rev()
+		ch.ID = osier.TrustedID(r.bytes(r.uvarint()))
+		ch.Seq = first + osier.Seq(i)
+	}
+	if r.bad || len(r.b) > 0 {
+		return nil, errRecord
+	}
+	return tx, nil
+}
+
+// createDB and dropDB change the directory.
+func (a *applier) createDB(c *osier.Command) (*osier.Result, bool, error) {
+	if a.database(c.DB) != nil {
+		return nil, false, &osier.Error{Kind: osier.KindExists, Op: "create database", DB: c.DB}
+	}
+	num := uint32(1)
+	v, closer, err := a.b.Get([]byte{keyNextDB})
+	switch {
+	case err == nil:
+		num = binary.BigEndian.Uint32(bytes.Clone(v))
+		closer.Close()
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, false, a.e.storeError("create database", err)
+	}
+	db := &database{name: c.DB, num: num, uuid: c.Sealed.UUID, millis: c.Sealed.Time.UnixMilli(), colls: map[string]*collState{}}
+	db.state.millis = db.millis
+	db.showColls()
+	dir := dirRecord{num, db.uuid, db.millis}
+	if err := errors.Join(
+		a.b.Set([]byte{keyNextDB}, binary.BigEndian.AppendUint32(nil, num+1)),
+		a.b.Set(directoryKey(c.DB), dir.append(nil)),
+	); err != nil {
+		return nil, false, &brokenBatch{err}
+	}
+	a.created = append(a.created, db)
+	a.directory = true
+	a.touch(db)
+	return &osier.Result{Time: c.Sealed.Time, Ops: make([]osier.OpResult, 1)}, false, nil
+}
+
+func (a *applier) dropDB(c *osier.Command) (*osier.Result, bool, error) {
+	db := a.database(c.DB)
+	if db == nil {
+		return nil, false, &osier.Error{Kind: osier.KindNotFound, Op: "drop database", DB: c.DB}
+	}
+	lower, upper := databaseRange(db.num)
+	if err := errors.Join(a.b.Delete(directoryKey(c.DB)), a.b.DeleteRange(lower, upper)); err != nil {
+		return nil, false, &brokenBatch{err}
+	}
+	a.touched = slices.DeleteFunc(a.touched, func(t *database) bool { return t == db })
+	a.dropped = append(a.dropped, db)
+	a.directory = true
+	return &osier.Result{First: db.state.lastSeq, Last: db.state.lastSeq, Time: c.Sealed.Time, Ops: make([]osier.OpResult, 1)}, false, nil
+}
+
+// publishDirectory shows readers which databases and collections there are.
+func (e *Engine) publishDirectory(a *applier) {
+	for _, db := range a.shape {
+		db.showColls()
+	}
+	if len(a.created) == 0 && len(a.dropped) == 0 {
+		return
+	}
+	dbs := maps.Clone(*e.dbs.Load())
+	for _, db := range a.created {
+		dbs[db.name] = db
+	}
+	for _, db := range a.dropped {
+		if dbs[db.name] == db {
+			delete(dbs, db.name)
+		}
+		db.gone.Store(true)
+		db.announce(&db.appliedWake)
+		db.announce(&db.durableWake)
+		e.reclaim(db.num)
+	}
+	e.dbs.Store(&dbs)
+}

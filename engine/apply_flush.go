@@ -1,0 +1,243 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/keys"
+)
+
+// flush writes a changed document: its record, its place in the feed, the
+// revisions and bodies beside it, the collection's counts.
+func (ed *edit) flush(r *run) error {
+	if !ed.changed {
+		return nil
+	}
+	w := ed.winner()
+	win := &ed.leaves[w]
+	if _, err := ed.version(r, win); err != nil {
+		return err
+	}
+	if err := errors.Join(ed.flushSuperseded(r), ed.flushLeaves(r, w), ed.flushNodes(r)); err != nil {
+		return err
+	}
+	if err := errors.Join(ed.prune(r), ed.stem(r), ed.flushBlobs(r)); err != nil {
+		return err
+	}
+	d := document{winner: win.leaf, v: *win.v, kept: ed.kept}
+	for i := range ed.leaves {
+		if i != w {
+			d.losers = append(d.losers, ed.leaves[i].leaf)
+		}
+	}
+	slices.SortFunc(d.losers, func(a, b leaf) int {
+		if better(&a, &b) {
+			return -1
+		}
+		return 1
+	})
+	ed.count(win)
+	return ed.flushRecords(r, &d)
+}
+
+// flushRecords writes the document's record and moves it in the feed.
+func (ed *edit) flushRecords(r *run, d *document) error {
+	a, db := r.a, r.db.num
+	if ed.existed {
+		a.key = seqKey(a.key[:0], db, ed.coll.num, ed.seq)
+		if err := a.b.Delete(a.key); err != nil {
+			return err
+		}
+	}
+	a.key = seqKey(a.key[:0], db, ed.coll.num, latest(d))
+	a.buf = appendSeqRecord(a.buf[:0], ed.id, &d.winner)
+	if err := a.b.Set(a.key, a.buf); err != nil {
+		return err
+	}
+	a.key = docKey(a.key[:0], db, ed.coll.num, ed.id)
+	a.buf = appendDocument(a.buf[:0], d)
+	return a.b.Set(a.key, a.buf)
+}
+
+// flushSuperseded keeps the bodies of revisions that are no leaves any more,
+// or drops them, as the collection says.
+func (ed *edit) flushSuperseded(r *run) error {
+	for i := range ed.superseded {
+		s := &ed.superseded[i]
+		key := revKey(nil, r.db.num, ed.coll.num, spaceVersion, ed.id, s.rev)
+		v, err := ed.version(r, s)
+		if err != nil {
+			return err
+		}
+		empty := !v.hasBody && len(v.atts) == 0
+		if ed.coll.settings.History != 0 && !empty {
+			ed.kept++
+			if !s.stored {
+				r.a.buf = appendVersionRecord(r.a.buf[:0], &s.leaf, v)
+				err = r.a.b.Set(key, r.a.buf)
+			}
+		} else {
+			err = ed.release(r, v)
+			if err == nil && s.stored {
+				err = r.a.b.Delete(key)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flushLeaves keeps the winner's body in the document's record and every other
+// leaf's in a record of its own.
+func (ed *edit) flushLeaves(r *run, w int) error {
+	for i := range ed.leaves {
+		l := &ed.leaves[i]
+		if (i != w) == l.stored {
+			continue
+		}
+		key := revKey(nil, r.db.num, ed.coll.num, spaceVersion, ed.id, l.rev)
+		var err error
+		if l.stored {
+			err = r.a.b.Delete(key)
+		} else {
+			r.a.buf = appendVersionRecord(r.a.buf[:0], &l.leaf, l.v)
+			err = r.a.b.Set(key, r.a.buf)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (ed *edit) flushNodes(r *run) error {
+	for i := range ed.nodes {
+		n := &ed.nodes[i]
+		r.a.key = revKey(r.a.key[:0], r.db.num, ed.coll.num, spaceAncestor, ed.id, n.rev)
+		r.a.buf = appendNode(r.a.buf[:0], &n.leaf, n.absent)
+		if err := r.a.b.Set(r.a.key, r.a.buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prune drops the oldest bodies beyond the collection's history.
+func (ed *edit) prune(r *run) error {
+	limit := ed.coll.settings.History
+	if limit < 0 || ed.kept <= uint64(limit) {
+		return nil
+	}
+	lower, upper := revsRange(r.db.num, ed.coll.num, spaceVersion, ed.id)
+	it, err := r.a.b.NewIter(lower, upper)
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	var drop [][]byte
+	for ok := it.First(); ok && ed.kept > uint64(limit); ok = it.Next() {
+		rev, ok := revOfKey(it.Key()[len(lower):])
+		if !ok {
+			return corrupt("read version", ed.id, errRecord)
+		}
+		if ed.leafOf(rev) >= 0 {
+			continue
+		}
+		_, v, err := decodeVersion(it.Value())
+		if err != nil {
+			return corrupt("read version", ed.id, err)
+		}
+		if err := ed.release(r, &v); err != nil {
+			return err
+		}
+		drop = append(drop, slices.Clone(it.Key()))
+		ed.kept--
+	}
+	if err := it.Error(); err != nil {
+		return err
+	}
+	for _, key := range drop {
+		if err := r.a.b.Delete(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stemEvery is how many generations pass between two cuts of the ancestry, so
+// that their cost is shared.
+const stemEvery = 32
+
+// stem forgets ancestors beyond the collection's limit, but none whose body is
+// kept. Paths are cut exactly when they are read.
+func (ed *edit) stem(r *run) error {
+	least := ed.leaves[0].rev.Generation()
+	for i := range ed.leaves {
+		least = min(least, ed.leaves[i].rev.Generation())
+	}
+	limit := uint64(revLimit(&ed.coll.settings))
+	if h := ed.coll.settings.History; h < 0 {
+		return nil
+	} else if h > 0 {
+		limit = max(limit, uint64(h)+1)
+	}
+	if least <= limit || least%stemEvery != 0 {
+		return nil
+	}
+	lower, _ := revsRange(r.db.num, ed.coll.num, spaceAncestor, ed.id)
+	it, err := r.a.b.NewIter(lower, generationKey(r.db.num, ed.coll.num, spaceAncestor, ed.id, least-limit+1))
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	var drop [][]byte
+	for ok := it.First(); ok; ok = it.Next() {
+		drop = append(drop, slices.Clone(it.Key()))
+	}
+	if err := it.Error(); err != nil {
+		return err
+	}
+	for _, key := range drop {
+		if err := r.a.b.Delete(key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func revLimit(s *osier.Settings) uint32 {
+	if s.RevLimit == 0 {
+		return osier.DefaultRevLimit
+	}
+	return s.RevLimit
+}
+
+// count keeps the collection's numbers.
+func (ed *edit) count(win *editLeaf) {
+	c := ed.coll
+	if ed.existed {
+		c.bodyBytes -= uint64(ed.size)
+		if ed.live {
+			c.count--
+		} else {
+			c.deleted--
+		}
+	}
+	c.bodyBytes += uint64(len(win.v.body))
+	if win.deleted {
+		c.deleted++
+	} else {
+		c.count++
+	}
+	c.lastSeq = max(c.lastSeq, ed.place())
+	c.dirty = true
+}
+
+// blobRange bounds an attachment's chunks.
+func blobRange(db uint32, blob osier.BlobID) (lower, upper []byte) {
+	lower = blobKey(db, blob)
+	return lower, keys.PrefixEnd(lower)
+}

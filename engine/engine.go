@@ -1,0 +1,257 @@
+// Package engine keeps Osier's databases in a folder of the program's own
+// process, or in memory. Open returns a Store like any other, plus what only
+// the owner of the folder can do: check it, back it up, look at its figures.
+//
+//	eng, err := engine.Open("blog.osier", nil)
+//	blog, err := eng.DB(ctx, "blog", osier.Schema(Posts))
+//
+// One process at a time has a folder open. Everything is safe for concurrent
+// use; readers block nobody and are blocked by nobody, and writers share the
+// disk's fsync.
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/cbor"
+	"github.com/osierdb/osier/internal/keys"
+	"github.com/osierdb/osier/internal/store"
+)
+
+// Options of Open. The zero value is useful, and so is a nil *Options.
+type Options struct {
+	// Durability of commands that do not say; the default is osier.Sync.
+	Durability osier.Durability
+	// SyncInterval bounds how long a Buffered or Relaxed command stays without
+	// an fsync; 0 is 100 ms.
+	SyncInterval time.Duration
+	// CacheBytes bounds the block cache, memtables included; 0 is 64 MiB.
+	CacheBytes int64
+	// ReadOnly opens an existing folder and changes nothing in it.
+	ReadOnly bool
+	// InMemory keeps everything in memory; the folder is ignored and nothing
+	// survives Close.
+	InMemory bool
+	// Clock gives the time of changes; nil is time.Now. Times never go back
+	// within a store, whatever the clock does.
+	Clock func() time.Time
+	// Codecs that typed handles may meet; nil is JSON, CBOR and Binary.
+	Codecs osier.Codecs
+	// Logger gets the rare messages about the engine's state; nil is silent.
+	Logger *slog.Logger
+	store  store.Options // what tests set underneath
+}
+
+// Engine is an open folder. Its Store opens and lists databases.
+type Engine struct {
+	*osier.Store
+	opts  Options
+	store *store.Store
+	now   func() time.Time
+	ids   osier.IDSource
+
+	queue    queue
+	lastSeal time.Time // under queue.order
+	durable  durableState
+	dbs      atomic.Pointer[map[string]*database]
+	pins     pins
+	commands atomic.Uint64
+	commits  atomic.Uint64
+
+	closing    chan struct{}
+	closeOnce  sync.Once
+	closeErr   error
+	background sync.WaitGroup // owned goroutines; they end with closing
+	ctx        context.Context
+	cancel     context.CancelFunc
+}
+
+// Open opens the store in the folder dir, creating it if it is not there (not
+// with ReadOnly). Errors: ErrLocked, naming process and host, when it is open
+// elsewhere; ErrFormat when a newer Osier wrote it; ErrCorrupt, naming the
+// file, when it is damaged: see Check and Repair. A store that was open at a
+// crash recovers by itself.
+func Open(dir string, o *Options) (*Engine, error) {
+	e := &Engine{closing: make(chan struct{})}
+	if o != nil {
+		e.opts = *o
+	}
+	if e.opts.Codecs == nil {
+		e.opts.Codecs = osier.NewCodecs(cbor.Codec)
+	}
+	if e.now = e.opts.Clock; e.now == nil {
+		e.now = time.Now
+	}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	so := e.opts.store
+	so.SyncInterval, so.CacheBytes, so.Logger = e.opts.SyncInterval, e.opts.CacheBytes, e.opts.Logger
+	so.ReadOnly, so.InMemory = e.opts.ReadOnly, e.opts.InMemory
+	so.OnSynced = e.synced
+	st, err := store.Open(dir, &so)
+	if err != nil {
+		return nil, e.storeError("open "+dir, err)
+	}
+	e.store = st
+	e.Store = osier.NewStore(e, &osier.StoreOptions{Codecs: e.opts.Codecs, Clock: e.opts.Clock})
+	if err := e.load(); err != nil {
+		st.Close()
+		return nil, e.storeError("open "+dir, err)
+	}
+	return e, nil
+}
+
+// Backend returns what carries out the requests of the engine's handles.
+func (e *Engine) Backend() osier.Backend { return e }
+
+// Close ends the engine: it refuses new requests, ends waiting feeds with
+// ErrClosed, waits for commands and streams under way, and leaves a folder that
+// opens without recovery. It is idempotent.
+func (e *Engine) Close() error {
+	e.closeOnce.Do(func() {
+		e.queue.mu.Lock()
+		e.queue.closed = true
+		e.queue.mu.Unlock()
+		close(e.closing)
+		e.cancel()
+		e.queue.active.Wait()
+		e.background.Wait()
+		e.pins.closeAll()
+		if err := e.store.Close(); err != nil {
+			e.closeErr = e.storeError("close", err)
+		}
+	})
+	return e.closeErr
+}
+
+// load reads the directory and every database's counters, and drops what
+// interrupted uploads left.
+func (e *Engine) load() error {
+	dbs := map[string]*database{}
+	e.dbs.Store(&dbs)
+	it, err := e.store.NewIter([]byte{keyDirectory}, []byte{keyDirectory + 1})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		d, err := decodeDirRecord(it.Value())
+		if err != nil {
+			return &osier.Error{Kind: osier.KindCorrupt, Op: "read directory", DB: string(it.Key()[1:]), Err: err}
+		}
+		db := &database{name: string(it.Key()[1:]), num: d.num, uuid: d.uuid, millis: d.millis}
+		if err := e.reload([]*database{db}); err != nil {
+			return err
+		}
+		db.showColls()
+		db.applied.Store(uint64(db.state.lastSeq))
+		db.durable.Store(uint64(db.state.lastSeq))
+		e.lastSeal = later(e.lastSeal, at(db.state.millis))
+		dbs[db.name] = db
+	}
+	if err := it.Error(); err != nil {
+		return err
+	}
+	if e.opts.ReadOnly {
+		return nil
+	}
+	return e.dropStaged()
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// reload reads databases' counters as the store has them.
+func (e *Engine) reload(dbs []*database) error {
+	for _, db := range dbs {
+		b, closer, err := e.store.Get(stateKey(db.num))
+		if errors.Is(err, store.ErrNotFound) {
+			continue // was being created
+		}
+		if err != nil {
+			return err
+		}
+		db.state, err = decodeDBState(b)
+		closer.Close()
+		if err != nil {
+			return &osier.Error{Kind: osier.KindCorrupt, Op: "read database", DB: db.name, Err: err}
+		}
+		if db.colls, err = readColls(e.store, db.num); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// source is where records are read from: the store's latest state, a snapshot
+// of it, or a batch over it.
+type source interface {
+	Get(key []byte) (value []byte, closer io.Closer, err error)
+	NewIter(lower, upper []byte) (*store.Iter, error)
+}
+
+func readColls(s source, db uint32) (map[string]*collState, error) {
+	colls := map[string]*collState{}
+	lower := prefix(nil, db, 0, spaceCollection)
+	it, err := s.NewIter(lower, keys.PrefixEnd(lower))
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		c, err := decodeCollState(it.Value())
+		if err != nil {
+			return nil, &osier.Error{Kind: osier.KindCorrupt, Op: "read collection", Collection: string(it.Key()[len(lower):]), Err: err}
+		}
+		colls[string(it.Key()[len(lower):])] = &c
+	}
+	return colls, it.Error()
+}
+
+// dropStaged drops attachment bytes that no document took before the last
+// close.
+func (e *Engine) dropStaged() error {
+	it, err := e.store.NewIter([]byte{keyStaged}, []byte{keyStaged + 1})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	b := e.store.NewBatch()
+	defer b.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		k := it.Key()
+		if len(k) != 1+4+16 {
+			continue
+		}
+		db := binary.BigEndian.Uint32(k[1:])
+		if err := errors.Join(b.Delete(k), dropBlob(b, db, osier.BlobID(k[5:]))); err != nil {
+			return err
+		}
+	}
+	if err := it.Error(); err != nil || b.Count() == 0 {
+		return err
+	}
+	_, err = e.store.Apply(b, store.Relaxed)
+	return err
+}
+
+// reclaim gives a dropped database's space back, in the background.
+func (e *Engine) reclaim(db uint32) {
+	lower, upper := databaseRange(db)
+	e.background.Go(func() {
+		if err := e.store.Compact(e.ctx, lower, upper); err != nil && e.opts.Logger != nil && e.ctx.Err() == nil {
+			e.opts.Logger.Warn("space of a dropped database comes back later", "error", err)
+		}
+	})
+}

@@ -1,0 +1,408 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/keys"
+	"github.com/osierdb/osier/internal/store"
+)
+
+// Query streams the answer to a query; see osier.Backend.
+func (e *Engine) Query(ctx context.Context, q *osier.Query) iter.Seq2[osier.Row, error] {
+	return func(yield func(osier.Row, error) bool) {
+		if err := e.query(ctx, q, yield); err != nil {
+			yield(osier.Row{}, err)
+		}
+	}
+}
+
+// query answers q. It returns nil when yield wants no more.
+func (e *Engine) query(ctx context.Context, q *osier.Query, yield func(osier.Row, error) bool) error {
+	if err := ctx.Err(); err != nil {
+		return &osier.Error{Kind: osier.KindCanceled, Op: "query", DB: q.DB, Err: err}
+	}
+	switch q.Kind {
+	case osier.QueryDatabases:
+		return e.databases(yield)
+	case osier.QueryUnpin:
+		e.pins.release(q.Pin)
+		return nil
+	}
+	db, err := e.lookup("query", q.DB)
+	if err != nil {
+		return err
+	}
+	if err := e.awaitSeq(ctx, db, &db.applied, &db.appliedWake, q.MinSeq); err != nil {
+		return err
+	}
+	if q.Kind == osier.QueryPin {
+		return e.pin(db, yield)
+	}
+	v := view{e: e, db: db, q: q, src: e.store}
+	if q.Kind == osier.QueryGet && q.Pin == 0 && len(q.IDs) == 1 && q.Parts&osier.WithAncestors == 0 {
+		// One record is one state by itself.
+		return v.failed(v.get(yield))
+	}
+	release, err := v.hold()
+	if err != nil {
+		return v.failed(err)
+	}
+	defer release()
+	switch q.Kind {
+	case osier.QueryGet:
+		return v.failed(v.get(yield))
+	case osier.QueryScan:
+		return v.failed(v.scan(ctx, yield))
+	case osier.QueryVersions:
+		return v.failed(v.versions(yield))
+	case osier.QueryRevs:
+		return v.failed(v.revs(yield))
+	case osier.QueryAsOf:
+		return v.failed(v.asOf(yield))
+	case osier.QueryInfo:
+		return v.failed(v.info(yield))
+	case osier.QueryTransactions:
+		return v.failed(v.transactions(ctx, yield))
+	}
+	return &osier.Error{Kind: osier.KindUnsupported, Op: "query", DB: q.DB, Err: errors.New("unknown kind of query")}
+}
+
+// view is a query being answered from one state.
+type view struct {
+	e     *Engine
+	db    *database
+	q     *osier.Query
+	src   source
+	fixed bool // src is a snapshot: collections must be looked up in it
+	key   []byte
+}
+
+// hold fixes the state: the query's pin, or a snapshot of now.
+func (v *view) hold() (release func(), err error) {
+	v.fixed = true
+	if v.q.Pin != 0 {
+		snap, release, err := v.e.pins.use(v.q.Pin, v.db, v.e.now())
+		if err != nil {
+			return nil, err
+		}
+		v.src = snap
+		return release, nil
+	}
+	snap, err := v.e.store.NewSnapshot()
+	if err != nil {
+		return nil, err
+	}
+	v.src = snap
+	return func() { snap.Close() }, nil
+}
+
+// failed names the query in an error.
+func (v *view) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	var own *osier.Error
+	if !errors.As(err, &own) {
+		own = &osier.Error{Kind: kindOf(err), Op: "query", Err: err}
+	}
+	if own.DB == "" {
+		c := *own
+		c.DB, c.Collection = v.db.name, v.q.Collection
+		own = &c
+	}
+	return own
+}
+
+// coll finds a collection; found is false if there is none, which reads as
+// empty.
+func (v *view) coll(name string) (c visibleColl, found bool, err error) {
+	if !v.fixed {
+		c, found = (*v.db.visible.Load())[name]
+		return c, found, nil
+	}
+	b, closer, err := v.src.Get(collectionKey(v.db.num, name))
+	if errors.Is(err, store.ErrNotFound) {
+		return visibleColl{}, false, nil
+	}
+	if err != nil {
+		return visibleColl{}, false, err
+	}
+	defer closer.Close()
+	s, err := decodeCollState(b)
+	return visibleColl{s.num, s.settings}, true, err
+}
+
+// doc reads a document's record; d is valid until closer is closed.
+func (v *view) doc(coll uint32, id osier.ID, d *document) (found bool, closer io.Closer, err error) {
+	v.key = docKey(v.key[:0], v.db.num, coll, id)
+	b, closer, err := v.src.Get(v.key)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil, nil
+	}
+	if err != nil {
+		return false, nil, err
+	}
+	if err := decodeDocument(b, d); err != nil {
+		closer.Close()
+		return false, nil, corrupt("read document", id, err)
+	}
+	return true, closer, nil
+}
+
+func (v *view) get(yield func(osier.Row, error) bool) error {
+	c, known, err := v.coll(v.q.Collection)
+	if err != nil {
+		return err
+	}
+	for _, id := range v.q.IDs {
+		more, err := v.getOne(c, known, id, yield)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *view) getOne(c visibleColl, known bool, id osier.ID, yield func(osier.Row, error) bool) (more bool, err error) {
+	var d document
+	found := false
+	var closer io.Closer
+	if known {
+		if found, closer, err = v.doc(c.num, id, &d); err != nil {
+			return false, err
+		}
+	}
+	if !found {
+		return yield(osier.Row{Missing: true, Document: osier.Document{ID: id}}, nil), nil
+	}
+	defer closer.Close()
+	row := osier.Row{Missing: d.winner.deleted && !v.q.Deleted}
+	if err := v.fill(&row.Document, c, id, &d); err != nil {
+		return false, err
+	}
+	return yield(row, nil), nil
+}
+
+// fill makes a row of a document's winner, with the parts asked for.
+func (v *view) fill(out *osier.Document, c visibleColl, id osier.ID, d *document) error {
+	*out = osier.Document{
+		ID: id, Rev: d.winner.rev, Seq: latest(d), Time: at(d.winner.millis), Deleted: d.winner.deleted,
+		Codec: d.v.codec, Schema: d.v.schema,
+	}
+	if v.q.Parts&osier.WithBody != 0 {
+		out.Body, out.Attachments = shown(&d.v), d.v.atts
+	}
+	if v.q.Parts&osier.WithConflicts != 0 {
+		for i := range d.losers {
+			out.Conflicts = append(out.Conflicts, osier.Leaf{Rev: d.losers[i].rev, Deleted: d.losers[i].deleted})
+		}
+	}
+	if v.q.Parts&osier.WithAncestors != 0 {
+		var err error
+		if out.Ancestors, err = v.ancestors(c, id, &d.winner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shown is a version's body as rows have it: not nil if there is one.
+func shown(v *version) []byte {
+	if v.hasBody && v.body == nil {
+		return []byte{}
+	}
+	if !v.hasBody {
+		return nil
+	}
+	return v.body
+}
+
+// scan streams a range of documents.
+func (v *view) scan(ctx context.Context, yield func(osier.Row, error) bool) error {
+	c, known, err := v.coll(v.q.Collection)
+	if err != nil || !known {
+		return err
+	}
+	base := prefix(nil, v.db.num, c.num, spaceDoc)
+	lower := append(slices.Clone(base), v.q.Start...)
+	upper := keys.PrefixEnd(base)
+	if v.q.End != "" {
+		upper = append(slices.Clone(base), v.q.End...)
+	}
+	if bytes.Compare(lower, upper) >= 0 {
+		return nil
+	}
+	it, err := v.src.NewIter(lower, upper)
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	step, ok := it.Next, false
+	if v.q.Reverse {
+		step, ok = it.Prev, it.Last()
+	} else {
+		ok = it.First()
+	}
+	skip, shown := v.q.Skip, 0
+	var d document
+	var row osier.Row
+	for ; ok; ok = step() {
+		id := osier.TrustedID(it.Key()[len(base):])
+		if err := decodeDocument(it.Value(), &d); err != nil {
+			return corrupt("read document", id, err)
+		}
+		if d.winner.deleted && !v.q.Deleted {
+			continue
+		}
+		if skip > 0 {
+			skip--
+			continue
+		}
+		if err := v.fill(&row.Document, c, id, &d); err != nil {
+			return err
+		}
+		if !yield(row, nil) {
+			return nil
+		}
+		if shown++; shown == v.q.Limit {
+			return nil
+		}
+		if shown%256 == 0 && ctx.Err() != nil {
+			return &osier.Error{Kind: osier.KindCanceled, Op: "scan", Err: ctx.Err()}
+		}
+	}
+	return it.Error()
+}
+
+func (e *Engine) databases(yield func(osier.Row, error) bool) error {
+	select {
+	case <-e.closing:
+		return &osier.Error{Kind: osier.KindClosed, Op: "list databases"}
+	default:
+	}
+	for _, name := range slices.Sorted(maps.Keys(*e.dbs.Load())) {
+		if !yield(osier.Row{DB: &osier.DBInfo{Name: name}}, nil) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// info describes the database, or one of its collections.
+func (v *view) info(yield func(osier.Row, error) bool) error {
+	db := v.db
+	state, err := v.lastSeq()
+	if err != nil {
+		return err
+	}
+	info := &osier.DBInfo{Name: db.name, UUID: db.uuid, Created: at(db.millis), LastSeq: state, DurableSeq: osier.Seq(db.durable.Load())}
+	colls := map[string]*collState{}
+	if v.q.Collection == "" {
+		if colls, err = readColls(v.src, db.num); err != nil {
+			return err
+		}
+		lower, upper := databaseRange(db.num)
+		if info.DiskBytes, err = v.e.store.Size(lower, upper); err != nil {
+			return err
+		}
+	} else if err := v.oneColl(colls); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(colls)) {
+		c := colls[name]
+		ci := osier.CollectionInfo{Name: name, Settings: c.settings, Count: c.count, Deleted: c.deleted, BodyBytes: c.bodyBytes, LastSeq: c.lastSeq}
+		if v.q.Collection == "" {
+			lower, upper := collectionRange(db.num, c.num)
+			if ci.DiskBytes, err = v.e.store.Size(lower, upper); err != nil {
+				return err
+			}
+		}
+		info.Collections = append(info.Collections, ci)
+	}
+	yield(osier.Row{DB: info}, nil)
+	return nil
+}
+
+func (v *view) oneColl(into map[string]*collState) error {
+	b, closer, err := v.src.Get(collectionKey(v.db.num, v.q.Collection))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	c, err := decodeCollState(b)
+	into[v.q.Collection] = &c
+	return err
+}
+
+// lastSeq reads the sequence of the state that the view sees.
+func (v *view) lastSeq() (osier.Seq, error) { return lastSeq(v.src, v.db.num) }
+
+func lastSeq(src source, db uint32) (osier.Seq, error) {
+	b, closer, err := src.Get(stateKey(db))
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer closer.Close()
+	s, err := decodeDBState(b)
+	return s.lastSeq, err
+}
+
+// transactions lists executed transactions after a sequence.
+func (v *view) transactions(ctx context.Context, yield func(osier.Row, error) bool) error {
+	base := prefix(nil, v.db.num, 0, spaceTx)
+	it, err := v.src.NewIter(base, keys.PrefixEnd(base))
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	var ok bool
+	step := it.Next
+	switch {
+	case v.q.Reverse:
+		step, ok = it.Prev, it.Last()
+	case v.q.Seq == 0:
+		ok = it.First()
+	default:
+		// The transaction that holds Seq begins at or before it.
+		if ok = it.SeekLT(txKey(v.db.num, v.q.Seq+1)); !ok {
+			ok = it.First()
+		}
+	}
+	shown := 0
+	for ; ok; ok = step() {
+		tx, err := decodeTx(osier.Seq(binary.BigEndian.Uint64(it.Key()[len(base):])), it.Value())
+		if err != nil {
+			return &osier.Error{Kind: osier.KindCorrupt, Op: "list transactions", Err: err}
+		}
+		if tx.Last <= v.q.Seq {
+			if v.q.Reverse {
+				break
+			}
+			continue
+		}
+		if !yield(osier.Row{Tx: tx}, nil) {
+			return nil
+		}
+		if shown++; shown == v.q.Limit {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return &osier.Error{Kind: osier.KindCanceled, Op: "list transactions", Err: ctx.Err()}
+		}
+	}
+	return it.Error()
+}

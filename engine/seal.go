@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/revtree"
+	"github.com/osierdb/osier/internal/store"
+)
+
+// MaxBodyBytes is the largest body of a document. Larger content belongs into
+// an attachment, which streams.
+const MaxBodyBytes = 64 << 20
+
+// Exec carries out a command; see osier.Backend.
+func (e *Engine) Exec(ctx context.Context, c *osier.Command) (*osier.Result, error) {
+	if e.opts.ReadOnly {
+		return nil, &osier.Error{Kind: osier.KindReadOnly, Op: "change", DB: c.DB, Err: errors.New("the store was opened read-only")}
+	}
+	if err := checkCommand(c); err != nil {
+		return nil, err
+	}
+	r := &request{cmd: c, level: e.level(c.Durability)}
+	size := r.prepare()
+	if err := e.submit(ctx, r, size); err != nil {
+		return nil, err
+	}
+	return r.res, nil
+}
+
+func (e *Engine) level(d osier.Durability) store.Durability {
+	if d == osier.DurabilityDefault {
+		d = e.opts.Durability
+	}
+	switch d {
+	case osier.Buffered:
+		return store.Buffered
+	case osier.Relaxed:
+		return store.Relaxed
+	}
+	return store.Sync
+}
+
+// checkCommand refuses what no state of the database could make right.
+func checkCommand(c *osier.Command) error {
+	if len(c.Ops) == 0 {
+		return &osier.Error{Kind: osier.KindInvalid, Op: "change", DB: c.DB, Err: errors.New("the command has no operations")}
+	}
+	for i := range c.Ops {
+		switch c.Ops[i].Kind {
+		case osier.OpCreateDB, osier.OpDropDB:
+			if len(c.Ops) > 1 {
+				return &osier.Error{Kind: osier.KindInvalid, Op: "change", DB: c.DB,
+					Err: errors.New("creating or dropping a database must be the only operation")}
+			}
+			return osier.CheckDBName(c.DB)
+		case osier.OpCollection:
+			if c.Ops[i].Settings == nil {
+				return &osier.Error{Kind: osier.KindInvalid, Op: "configure collection", DB: c.DB, Collection: c.Ops[i].Collection,
+					Err: errors.New("no settings given")}
+			}
+		}
+	}
+	return nil
+}
+
+// checkOp refuses what is wrong with an operation by itself.
+func checkOp(db string, op *osier.Op) error {
+	fail := func(kind osier.Kind, text string) error {
+		return &osier.Error{Kind: kind, Op: "change", DB: db, Collection: op.Collection, ID: op.ID.String(), Err: errors.New(text)}
+	}
+	if err := osier.CheckCollectionName(op.Collection); err != nil {
+		return err
+	}
+	if op.Kind != osier.OpPut && op.Kind != osier.OpGraft {
+		return nil
+	}
+	if op.ID.IsZero() {
+		return fail(osier.KindInvalid, "no document id given")
+	}
+	if len(op.Body) > MaxBodyBytes {
+		return fail(osier.KindTooLarge, fmt.Sprintf("a body of %d bytes, at most %d are allowed; put large content into an attachment", len(op.Body), MaxBodyBytes))
+	}
+	for i := range op.Attachments {
+		if op.Attachments[i].Name == "" {
+			return fail(osier.KindInvalid, "an attachment needs a name")
+		}
+		for k := range i {
+			if op.Attachments[k].Name == op.Attachments[i].Name {
+				return fail(osier.KindInvalid, "attachment "+op.Attachments[i].Name+" is named twice")
+			}
+		}
+	}
+	if op.Kind == osier.OpPut {
+		return nil
+	}
+	if len(op.Path) == 0 {
+		return fail(osier.KindInvalid, "a foreign revision needs its path")
+	}
+	for i, rev := range op.Path {
+		if rev.IsZero() || i > 0 && rev.Generation()+1 != op.Path[i-1].Generation() {
+			return fail(osier.KindInvalid, "the generations of a path go down by one, from the newest")
+		}
+	}
+	return nil
+}
+
+// prepare does, outside the order, what needs no state: the form of JSON
+// bodies that their digest is taken of. It returns the command's size.
+func (r *request) prepare() (size int) {
+	c := r.cmd
+	for i := range c.Ops {
+		size += len(c.Ops[i].Body) + 64
+	}
+	var buf []byte
+	for i := range c.Ops {
+		op := &c.Ops[i]
+		if op.Codec > osier.TagJSON || !isObject(op.Body) {
+			continue
+		}
+		if r.terms == nil {
+			r.terms = make([][]byte, len(c.Ops))
+			buf = make([]byte, 0, size+size/2)
+		}
+		at := len(buf)
+		out, err := revtree.AppendTerm(buf, op.Body)
+		if err != nil {
+			continue // apply says so, in its place
+		}
+		buf = out
+		r.terms[i] = buf[at:len(buf):len(buf)]
+	}
+	return size
+}
+
+// validBody checks what a grafted revision holds; put finds out by itself.
+func validBody(v *version, term []byte) bool {
+	return v.codec != osier.TagJSON || !v.hasBody || term != nil || json.Valid(v.body)
+}
+
+// seal decides all that depends on clock and chance. A command that comes
+// sealed, from a log, is left alone. The caller holds queue.order.
+func (e *Engine) seal(c *osier.Command) {
+	if !c.Sealed.Time.IsZero() {
+		return
+	}
+	now := e.now().UTC().Truncate(time.Millisecond)
+	if now.Before(e.lastSeal) {
+		now = e.lastSeal
+	}
+	e.lastSeal = now
+	c.Sealed.Time = now
+	for i := range c.Ops {
+		op := &c.Ops[i]
+		switch {
+		case op.Kind == osier.OpCreateDB:
+			rand.Read(c.Sealed.UUID[:])
+		case op.Kind == osier.OpPut && op.ID.IsZero():
+			op.ID = osier.MustID(e.ids.Next(now))
+		}
+	}
+}

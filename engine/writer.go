@@ -1,0 +1,244 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/store"
+)
+
+// request is a command, or a piece of internal work, on its way to the store.
+type request struct {
+	cmd   *osier.Command
+	terms [][]byte               // what was prepared outside the order: see prepare
+	fill  func(a *applier) error // internal work instead of a command
+	level store.Durability
+
+	state    atomic.Int32 // waiting, taken or abandoned
+	res      *osier.Result
+	err      error
+	replayed bool // the answer is an earlier one
+}
+
+const (
+	waiting int32 = iota
+	taken
+	abandoned
+)
+
+// A group is what one engine batch commits: all requests that came while the
+// group before it was being applied. Its first request leads it.
+type group struct {
+	reqs []*request
+	size int
+	done chan struct{}
+}
+
+// maxGroup bounds a batch in bytes of bodies; a larger command goes alone.
+const maxGroup = 4 << 20
+
+// queue hands requests to groups and groups to the store, in order.
+type queue struct {
+	mu     sync.Mutex // guards the three below
+	next   *group     // collects; nil before the first
+	closed bool
+	active sync.WaitGroup // requests under way
+
+	// order is held while a group is applied and handed to the store, never
+	// while anybody waits for the disk. Lock order: order, then mu.
+	order sync.Mutex
+}
+
+// submit carries r out and returns when it is done and durable at its level.
+// When ctx ends before r's turn has come, nothing happens; after that the
+// outcome is waited for, which the disk bounds.
+func (e *Engine) submit(ctx context.Context, r *request, size int) error {
+	if err := ctx.Err(); err != nil {
+		return &osier.Error{Kind: osier.KindCanceled, Op: "submit command", Err: err}
+	}
+	q := &e.queue
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return &osier.Error{Kind: osier.KindClosed, Op: "submit command"}
+	}
+	q.active.Add(1)
+	defer q.active.Done()
+	g := q.next
+	if g == nil || g.size > 0 && g.size+size > maxGroup {
+		g = &group{done: make(chan struct{})}
+		q.next = g
+	}
+	leads := len(g.reqs) == 0
+	g.reqs = append(g.reqs, r)
+	g.size += size
+	q.mu.Unlock()
+
+	if leads {
+		e.lead(g)
+		return r.err
+	}
+	select {
+	case <-g.done:
+	case <-ctx.Done():
+		if r.state.CompareAndSwap(waiting, abandoned) {
+			return &osier.Error{Kind: osier.KindCanceled, Op: "submit command", Err: ctx.Err()}
+		}
+		<-g.done
+	}
+	return r.err
+}
+
+// lead applies a group in its turn, lets the next one go on, and waits for the
+// disk on behalf of all.
+func (e *Engine) lead(g *group) {
+	defer close(g.done)
+	q := &e.queue
+	q.order.Lock()
+	q.mu.Lock()
+	if q.next == g {
+		q.next = nil
+	}
+	q.mu.Unlock()
+	pending, err := e.commit(g)
+	q.order.Unlock()
+
+	if err == nil && pending != nil {
+		err = pending.Wait()
+	}
+	if err == nil {
+		err = e.settleReplays(g, pending)
+	}
+	if err == nil {
+		return
+	}
+	err = e.storeError("commit", err)
+	for _, r := range g.reqs {
+		if r.err == nil {
+			r.res, r.err = nil, err
+		}
+	}
+}
+
+// settleReplays makes sure that an answer given a second time is durable: the
+// first one may still be waiting for its fsync.
+func (e *Engine) settleReplays(g *group, pending *store.Pending) error {
+	if pending != nil || e.opts.ReadOnly {
+		return nil
+	}
+	for _, r := range g.reqs {
+		if r.replayed && r.level == store.Sync {
+			return e.store.Flush()
+		}
+	}
+	return nil
+}
+
+// commit applies a group's requests in order to one batch and hands it to the
+// store. It returns nil if there was nothing to write. The caller holds
+// queue.order.
+func (e *Engine) commit(g *group) (*store.Pending, error) {
+	b := e.store.NewBatch()
+	defer b.Close()
+	a := &applier{e: e, b: b}
+	level := store.Relaxed
+	for _, r := range g.reqs {
+		if !r.state.CompareAndSwap(waiting, taken) {
+			continue
+		}
+		level = min(level, r.level)
+		if r.fill != nil {
+			r.err = r.fill(a)
+			continue
+		}
+		e.commands.Add(1)
+		e.seal(r.cmd)
+		r.res, r.replayed, r.err = a.command(r.cmd, r.terms)
+		var broken *brokenBatch
+		if errors.As(r.err, &broken) {
+			return nil, errors.Join(broken.err, e.reload(a.touched))
+		}
+	}
+	if err := a.finish(); err != nil {
+		return nil, errors.Join(err, e.reload(a.touched))
+	}
+	if b.Count() == 0 {
+		return nil, nil
+	}
+	pending, err := e.store.Apply(b, level)
+	if err != nil {
+		// What was worked out did not happen, and may never (a full disk).
+		return nil, errors.Join(err, e.reload(a.touched))
+	}
+	e.commits.Add(1)
+	e.publish(a, pending.Number)
+	return &pending, nil
+}
+
+// publish shows readers what the store now holds, and remembers which
+// sequences become durable with the batch.
+func (e *Engine) publish(a *applier, number uint64) {
+	if a.directory {
+		e.publishDirectory(a)
+	}
+	e.durable.mu.Lock()
+	for _, db := range a.touched {
+		db.applied.Store(uint64(db.state.lastSeq))
+		e.durable.waiting = append(e.durable.waiting, awaited{number, db, db.state.lastSeq})
+	}
+	e.durable.mu.Unlock()
+	for _, db := range a.touched {
+		db.announce(&db.appliedWake)
+	}
+	// The fsync may have been faster than we.
+	if done := e.store.Synced(); done >= number {
+		e.synced(done)
+	}
+}
+
+// awaited is a sequence that becomes durable with a batch.
+type awaited struct {
+	number uint64
+	db     *database
+	seq    osier.Seq
+}
+
+// durableState lists, in order of batches, what is applied but not durable.
+type durableState struct {
+	mu      sync.Mutex
+	waiting []awaited
+}
+
+// synced is told that every batch up to number is durable, and wakes the feeds.
+func (e *Engine) synced(number uint64) {
+	d := &e.durable
+	d.mu.Lock()
+	n := 0
+	for n < len(d.waiting) && d.waiting[n].number <= number {
+		n++
+	}
+	ready := d.waiting[:n:n]
+	d.waiting = d.waiting[n:]
+	d.mu.Unlock()
+	for _, w := range ready {
+		if advance(&w.db.durable, uint64(w.seq)) {
+			w.db.announce(&w.db.durableWake)
+		}
+	}
+}
+
+// advance raises v to n and reports whether that changed it.
+func advance(v *atomic.Uint64, n uint64) bool {
+	for {
+		old := v.Load()
+		if old >= n {
+			return false
+		}
+		if v.CompareAndSwap(old, n) {
+			return true
+		}
+	}
+}
