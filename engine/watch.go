@@ -252,7 +252,6 @@ type mergeColl struct {
 	ok       bool
 }
 
-
 // merge opens the feed's collections from first to last.
 func (w *feed) merge(v *view, first, last osier.Seq) (*merge, error) {
 	colls := map[string]*collState{}
