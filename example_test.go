@@ -1,0 +1,317 @@
+package osier_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/engine"
+)
+
+type Film struct {
+	Title    string
+	Year     int
+	Director string
+}
+
+var Films = osier.NewCollection[Film]("films")
+
+// openShop opens an in-memory store for an example.
+func openShop(items ...osier.SchemaItem) (*osier.DB, func()) {
+	tick := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	eng, err := engine.Open("", &engine.Options{InMemory: true, Clock: func() time.Time {
+		tick = tick.Add(time.Second)
+		return tick
+	}})
+	if err != nil {
+		panic(err)
+	}
+	db, err := eng.DB(context.Background(), "shop", osier.Schema(items...))
+	if err != nil {
+		panic(err)
+	}
+	return db, func() { eng.Close() }
+}
+
+func ExampleCollection_Insert() {
+	db, done := openShop(Films)
+	defer done()
+	ctx := context.Background()
+
+	doc, err := Films.InsertWithID(ctx, db, "alien", Film{"Alien", 1979, "Ridley Scott"})
+	fmt.Println(doc.ID, doc.Rev.Generation(), err)
+
+	_, err = Films.InsertWithID(ctx, db, "alien", Film{Title: "Alien"})
+	fmt.Println(errors.Is(err, osier.ErrConflict))
+	fmt.Println(err)
+	// Output:
+	// alien 1 <nil>
+	// true
+	// insert shop:films/alien: conflict: there is a document of that id already
+}
+
+func ExampleCollection_Update() {
+	db, done := openShop(Films)
+	defer done()
+	ctx := context.Background()
+	mine, _ := Films.InsertWithID(ctx, db, "alien", Film{Title: "Alien"})
+	theirs := mine
+
+	theirs.Value.Year = 1979
+	if _, err := Films.Update(ctx, db, theirs); err != nil {
+		fmt.Println(err)
+	}
+	mine.Value.Director = "Ridley Scott"
+	_, err := Films.Update(ctx, db, mine)
+	fmt.Println(osier.KindOf(err))
+
+	// Modify reads again when somebody else was faster.
+	doc, err := Films.Modify(ctx, db, "alien", func(f *Film) error {
+		f.Director = "Ridley Scott"
+		return nil
+	})
+	fmt.Println(doc.Value, err)
+	// Output:
+	// conflict
+	// {Alien 1979 Ridley Scott} <nil>
+}
+
+func ExampleCollection_List() {
+	type Reading struct{ Celsius float64 }
+	readings := osier.NewCollection[Reading]("readings")
+	db, done := openShop(readings)
+	defer done()
+	ctx := context.Background()
+
+	// Ids of several parts sort part by part; numbers sort as numbers.
+	for _, day := range []int{9, 10, 1} {
+		readings.InsertWithID(ctx, db, osier.Tuple{"oslo", day}, Reading{float64(-day)})
+		readings.InsertWithID(ctx, db, osier.Tuple{"rome", day}, Reading{float64(day)})
+	}
+	for doc, err := range readings.List(ctx, db, &osier.ListOptions{Prefix: osier.Tuple{"oslo"}}) {
+		fmt.Println(doc.ID, doc.Value.Celsius, err)
+	}
+	// Output:
+	// oslo/1 -1 <nil>
+	// oslo/9 -9 <nil>
+	// oslo/10 -10 <nil>
+}
+
+func ExampleDB_Update() {
+	type Account struct{ Cents int }
+	accounts := osier.NewCollection[Account]("accounts")
+	db, done := openShop(accounts)
+	defer done()
+	ctx := context.Background()
+	accounts.InsertWithID(ctx, db, "ann", Account{1000})
+	accounts.InsertWithID(ctx, db, "ben", Account{0})
+
+	transfer := func(from, to string, cents int) error {
+		return db.Update(ctx, func(tx *osier.Tx) error {
+			a, err := accounts.Get(ctx, tx, from)
+			if err != nil {
+				return err
+			}
+			b, err := accounts.Get(ctx, tx, to)
+			if err != nil {
+				return err
+			}
+			if a.Value.Cents < cents {
+				return fmt.Errorf("%s has %d cents", from, a.Value.Cents)
+			}
+			a.Value.Cents -= cents
+			b.Value.Cents += cents
+			if _, err := accounts.Update(ctx, tx, a); err != nil {
+				return err
+			}
+			_, err = accounts.Update(ctx, tx, b)
+			return err
+		})
+	}
+	fmt.Println(transfer("ann", "ben", 300))
+	fmt.Println(transfer("ann", "ben", 900))
+	b, _ := accounts.Get(ctx, db, "ben")
+	fmt.Println(b.Value.Cents)
+	// Output:
+	// <nil>
+	// ann has 700 cents
+	// 300
+}
+
+func ExampleDB_Commit() {
+	db, done := openShop(Films)
+	defer done()
+	ctx := context.Background()
+
+	var batch osier.Batch
+	batch.PerDocument = true
+	Films.InsertWithID(ctx, &batch, "alien", Film{Title: "Alien"})
+	Films.InsertWithID(ctx, &batch, "alien", Film{Title: "Alien, again"})
+	Films.InsertWithID(ctx, &batch, "solaris", Film{Title: "Solaris"})
+	res, err := db.Commit(ctx, &batch)
+	fmt.Println(err)
+	for _, op := range res.Ops {
+		if op.Err != nil {
+			fmt.Println(op.ID, op.Err.Kind)
+			continue
+		}
+		fmt.Println(op.ID, op.Seq)
+	}
+	// Output:
+	// <nil>
+	// alien 1
+	// alien conflict
+	// solaris 2
+}
+
+func ExampleCollection_Changes() {
+	db, done := openShop(Films)
+	defer done()
+	ctx := context.Background()
+	Films.InsertWithID(ctx, db, "alien", Film{Title: "Alien"})
+	Films.InsertWithID(ctx, db, "solaris", Film{Title: "Solaris"})
+	Films.Delete(ctx, db, "alien", osier.Rev{})
+
+	// A feed shows each document once, at its latest change.
+	var last osier.Seq
+	for ch, err := range Films.Changes(ctx, db, nil, nil) {
+		fmt.Println(ch.Seq, ch.ID, ch.Deleted, err)
+		last = ch.Seq
+	}
+
+	// A long poll waits for what comes after.
+	go Films.InsertWithID(ctx, db, "stalker", Film{Title: "Stalker"})
+	for ch, err := range Films.Changes(ctx, db, &osier.Feed{Since: last, Mode: osier.FeedWait, Parts: osier.WithBody}, nil) {
+		fmt.Println(ch.Seq, ch.Value.Title, err)
+	}
+	// Output:
+	// 2 solaris false <nil>
+	// 3 alien true <nil>
+	// 4 Stalker <nil>
+}
+
+func ExampleCollection_AsOf() {
+	films := osier.NewCollection("films", osier.CollectionOptions[Film]{History: osier.KeepAll})
+	db, done := openShop(films)
+	defer done()
+	ctx := context.Background()
+	doc, _ := films.InsertWithID(ctx, db, "alien", Film{Title: "Star Beast"})
+	first := doc.Seq
+	doc.Value.Title = "Alien"
+	films.Update(ctx, db, doc)
+
+	was, err := films.AsOf(ctx, db, "alien", first)
+	fmt.Println(was.Value.Title, err)
+	for v, err := range films.Versions(ctx, db, "alien") {
+		fmt.Println(v.Rev.Generation(), v.Value.Title, v.Time.Format(time.TimeOnly), err)
+	}
+	// Output:
+	// Star Beast <nil>
+	// 2 Alien 12:00:04 <nil>
+	// 1 Star Beast 12:00:03 <nil>
+}
+
+func ExampleCollection_Graft() {
+	db, done := openShop(Films)
+	defer done()
+	ctx := context.Background()
+	doc, _ := Films.InsertWithID(ctx, db, "alien", Film{Title: "Alien"})
+
+	// Two replicas edited the same revision; theirs arrives with its ancestry.
+	mine := doc
+	mine.Value.Year = 1979
+	mine, _ = Films.Update(ctx, db, mine)
+	theirs, _ := osier.ParseRev("2-ffffffffffffffffffffffffffffffff")
+	Films.Graft(ctx, db, "alien", []osier.Rev{theirs, doc.Rev}, Film{Title: "Alien", Director: "Ridley Scott"})
+
+	won, _ := Films.Get(ctx, db, "alien")
+	lost, _ := Films.Conflicts(ctx, db, "alien")
+	fmt.Println(won.Rev == theirs, lost[0] == mine.Rev)
+
+	// Resolve: merge into the winner, end the loser.
+	won.Value.Year = mine.Value.Year
+	var batch osier.Batch
+	Films.Update(ctx, &batch, won)
+	Films.Delete(ctx, &batch, "alien", mine.Rev)
+	_, err := db.Commit(ctx, &batch)
+	lost, _ = Films.Conflicts(ctx, db, "alien")
+	fmt.Println(len(lost), err)
+	// Output:
+	// true true
+	// 0 <nil>
+}
+
+func ExampleCollection_Attach() {
+	db, done := openShop(Films)
+	defer done()
+	ctx := context.Background()
+	doc, _ := Films.InsertWithID(ctx, db, "alien", Film{Title: "Alien"})
+
+	doc, err := Films.Attach(ctx, db, doc.ID, doc.Rev, "tagline.txt", "text/plain",
+		strings.NewReader("In space no one can hear you scream."))
+	fmt.Println(doc.Attachments[0].Name, doc.Attachments[0].Size, err)
+
+	_, r, err := Films.OpenAttachment(ctx, db, "alien", "tagline.txt", 3, 5)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer r.Close()
+	part, err := io.ReadAll(r)
+	fmt.Printf("%q %v\n", part, err)
+	// Output:
+	// tagline.txt 36 <nil>
+	// "space" <nil>
+}
+
+func ExampleDB_As() {
+	db, done := openShop(Films)
+	defer done()
+	ctx := context.Background()
+	Films.InsertWithID(ctx, db, "alien", Film{Title: "Alien"})
+
+	reader := db.As(osier.Principal{Name: "ann", Grants: []osier.Grant{
+		{Actions: osier.MayRead, DB: "shop", Collection: "films"},
+	}})
+	doc, err := Films.Get(ctx, reader, "alien")
+	fmt.Println(doc.Value.Title, err)
+	err = Films.Delete(ctx, reader, "alien", osier.Rev{})
+	fmt.Println(err)
+	// Output:
+	// Alien <nil>
+	// change shop:films: denied: "ann" lacks the right to write
+}
+
+func ExampleCollectionOptions_migrate() {
+	ctx := context.Background()
+	db, done := openShop()
+	defer done()
+
+	type filmV1 struct{ Name string }
+	old := osier.NewCollection("films", osier.CollectionOptions[filmV1]{Schema: 1})
+	old.InsertWithID(ctx, db, "alien", filmV1{"Alien"})
+
+	films := osier.NewCollection("films", osier.CollectionOptions[Film]{
+		Schema: 2,
+		Migrate: func(d *osier.Document) (Film, error) {
+			var was filmV1
+			err := osier.JSON.Decode(d.Body, &was)
+			return Film{Title: was.Name}, err
+		},
+	})
+	doc, err := films.Get(ctx, db, "alien") // migrated as it is read
+	fmt.Println(doc.Value.Title, err)
+
+	err = films.MigrateAll(ctx, db, func(p osier.MigrateProgress) {
+		fmt.Printf("%d of %d, %d written\n", p.Seen, p.Total, p.Written)
+	})
+	fmt.Println(err)
+	// Output:
+	// Alien <nil>
+	// 1 of 1, 1 written
+	// <nil>
+}

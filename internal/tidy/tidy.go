@@ -1,0 +1,49 @@
+// Package tidy holds the house's rules as data and checks them in a test: which
+// room may import which, how long files and functions may be, and that the
+// README shows what the examples run. It has no other users.
+package tidy
+
+// room is a package of the house. Budgets are lines of code outside tests; they
+// bound growth, and raising one is a decision to be seen in a diff.
+type room struct {
+	path    string   // below the module; "" is the root
+	imports []string // rooms it may import
+	third   []string // modules from elsewhere it may import, by prefix
+	budget  int
+}
+
+// rooms is the table of ARCHITECTURE.md. An edge that is not here is
+// forbidden, even if it points down.
+var rooms = []room{
+	{path: "", imports: []string{"pot", "internal/keys"}, budget: 4500},
+	{path: "pot", budget: 6000},
+	{path: "pocket", third: []string{"github.com/andybalholm/brotli", "golang.org/x/sys"}, budget: 5000},
+	{path: "cbor", imports: []string{""}, third: []string{"github.com/fxamacker/cbor/v2"}, budget: 200},
+	{path: "internal/keys", budget: 1400},
+	{path: "internal/revtree", budget: 1200},
+	{path: "internal/mango", imports: []string{"internal/keys"}, budget: 4000},
+	{path: "internal/store", imports: []string{"internal/keys"},
+		third: []string{"github.com/cockroachdb/pebble/v2", "golang.org/x/sys"}, budget: 4000},
+	{path: "engine", imports: []string{"", "pot", "cbor", "internal/keys", "internal/revtree", "internal/mango", "internal/store"}, budget: 6000},
+	{path: "osiertest", imports: []string{"", "internal/keys", "internal/revtree"},
+		third: []string{"pgregory.net/rapid", "github.com/google/go-cmp"}, budget: 7000},
+	{path: "cmd/osier", imports: []string{"", "engine", "pot", "pocket", "cbor"},
+		third: []string{"github.com/alecthomas/kong", "golang.org/x/term", "golang.org/x/sys"}, budget: 5000},
+	{path: "internal/tidy", budget: 400},
+}
+
+// Lengths beyond which a thing is two things.
+const (
+	maxFile     = 800
+	maxTestFile = 1200
+	maxFunc     = 70
+)
+
+// module is this module's path.
+const module = "github.com/osierdb/osier"
+
+// testOnly are modules that tests, and only they, may import anywhere.
+var testOnly = []string{
+	"pgregory.net/rapid", "github.com/google/go-cmp", "github.com/rogpeppe/go-internal",
+	"github.com/cockroachdb/pebble/v2/vfs", "github.com/cockroachdb/pebble/v2", "github.com/fxamacker/cbor/v2",
+}
