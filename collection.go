@@ -399,7 +399,11 @@ func (c *Collection[T]) decode(r Reader, q *Query, d *Document) (Doc[T], error) 
 		err = codec.Decode(d.Body, &doc.Value)
 	}
 	if err != nil {
-		return doc, &Error{Kind: KindInvalid, Op: "decode", DB: q.DB, Collection: c.name, ID: d.ID.String(), Err: err}
+		kind := KindOf(err)
+		if kind == KindOther {
+			kind = KindInvalid
+		}
+		return doc, &Error{Kind: kind, Op: "decode", DB: q.DB, Collection: c.name, ID: d.ID.String(), Err: err}
 	}
 	return doc, nil
 }

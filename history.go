@@ -19,7 +19,11 @@ func (c *Collection[T]) Versions(ctx context.Context, r Reader, id any) iter.Seq
 		q := &Query{Kind: QueryVersions, Collection: c.name, IDs: []ID{key}, Parts: WithBody}
 		for row, err := range r.query(ctx, q) {
 			var doc Doc[T]
-			if err == nil {
+			switch {
+			case err != nil:
+			case row.Missing:
+				err = &Error{Kind: KindNotFound, Op: "list versions", DB: q.DB, Collection: c.name, ID: key.String()}
+			default:
 				doc, err = c.decode(r, q, &row.Document)
 			}
 			if !yield(doc, err) || err != nil {

@@ -182,9 +182,9 @@ func pending(op *Op) Row {
 // scan merges the transaction's own writes into a range.
 func (tx *Tx) scan(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		own := tx.ownRange(q)
+		own, merges := tx.ownRange(q)
 		under := *q
-		if len(own) > 0 {
+		if merges {
 			under.Skip, under.Limit = 0, 0
 		}
 		// What was seen reaches to where the reader stopped.
@@ -198,7 +198,7 @@ func (tx *Tx) scan(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 			}
 		}
 		skip, left := q.Skip, q.Limit
-		if len(own) == 0 {
+		if !merges {
 			skip, left = 0, 0
 		}
 		emit := func(row Row, err error) bool {
@@ -257,9 +257,9 @@ func (tx *Tx) before(q *Query, a, b ID) bool {
 	return a.key <= b.key
 }
 
-// ownRange returns the transaction's writes within a scan's range, in its order.
-func (tx *Tx) ownRange(q *Query) []*Op {
-	var own []*Op
+// ownRange returns the transaction's writes within a scan's range, in its
+// order. merges tells whether there are any, shown or not.
+func (tx *Tx) ownRange(q *Query) (own []*Op, merges bool) {
 	for _, k := range tx.order {
 		op := tx.writes[k]
 		if op == nil || k.collection != q.Collection || k.id.key < q.Start || q.End != "" && k.id.key >= q.End {
@@ -271,6 +271,7 @@ func (tx *Tx) ownRange(q *Query) []*Op {
 	if q.Reverse {
 		slices.Reverse(own)
 	}
+	merges = len(own) > 0
 	if !q.Deleted {
 		// Deleted ones still hide the row below them.
 		kept := own[:0:0]
@@ -281,7 +282,7 @@ func (tx *Tx) ownRange(q *Query) []*Op {
 		}
 		own = kept
 	}
-	return own
+	return own, merges
 }
 
 // info shows the database with the transaction's own writes counted in.
@@ -359,7 +360,7 @@ func (tx *Tx) write(ctx context.Context, op *Op) (OpResult, error) {
 	}
 	k := docKey{own.Collection, own.ID}
 	if prev := tx.writes[k]; prev != nil {
-		return tx.rewrite(k, prev, &own)
+		return tx.rewrite(ctx, k, prev, &own)
 	}
 	if !fresh && own.Expect != ExpectAny {
 		tx.note(k.collection, k.id)
@@ -391,18 +392,32 @@ func (tx *Tx) expect(op *Op, row Row) error {
 		if live {
 			return nil
 		}
-		kind = KindNotFound
+		if kind = KindNotFound; row.Deleted {
+			kind = KindDeleted
+		}
 	case ExpectRev:
-		// Losing leaves are looked up at the commit.
-		if row.Rev == op.Rev || slices.ContainsFunc(row.Conflicts, func(l Leaf) bool { return l.Rev == op.Rev }) {
-			return nil
+		leaves := append([]Leaf{{row.Rev, row.Deleted}}, row.Conflicts...)
+		for _, l := range leaves {
+			if l.Rev == op.Rev && !(op.Deleted && l.Deleted) {
+				return nil
+			}
 		}
 	}
 	return &Error{Kind: kind, Op: "write", DB: tx.db.name, Collection: op.Collection, ID: op.ID.String()}
 }
 
+// newHere tells whether a document was made by the transaction's own write.
+func (tx *Tx) newHere(ctx context.Context, k docKey, prev *Op) (bool, error) {
+	if prev.Expect != ExpectAny {
+		return prev.Expect == ExpectAbsent, nil
+	}
+	tx.note(k.collection, k.id)
+	row, err := tx.base(ctx, k)
+	return row.Missing || row.Deleted, err
+}
+
 // rewrite folds a second write to a document into the first.
-func (tx *Tx) rewrite(k docKey, prev, op *Op) (OpResult, error) {
+func (tx *Tx) rewrite(ctx context.Context, k docKey, prev, op *Op) (OpResult, error) {
 	fail := func(kind Kind) (OpResult, error) {
 		return OpResult{}, &Error{Kind: kind, Op: "write", DB: tx.db.name, Collection: k.collection, ID: k.id.String()}
 	}
@@ -414,10 +429,16 @@ func (tx *Tx) rewrite(k docKey, prev, op *Op) (OpResult, error) {
 	case op.Expect == ExpectRev && op.Rev != prev.Rev:
 		return fail(KindConflict)
 	}
-	if op.Deleted && prev.Expect == ExpectAbsent {
-		// Inserted and deleted within the transaction: nothing remains.
-		tx.writes[k] = nil
-		return OpResult{ID: k.id}, nil
+	if op.Deleted {
+		gone, err := tx.newHere(ctx, k, prev)
+		if err != nil {
+			return OpResult{}, err
+		}
+		if gone {
+			// Made and deleted within the transaction: nothing remains.
+			tx.writes[k] = nil
+			return OpResult{ID: k.id}, nil
+		}
 	}
 	merged := *op
 	merged.Expect, merged.Rev = prev.Expect, prev.Rev

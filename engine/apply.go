@@ -214,7 +214,7 @@ func (r *run) operation(i int) (osier.OpResult, error) {
 	case osier.OpDropCollection:
 		return osier.OpResult{}, r.dropCollection(op)
 	}
-	return osier.OpResult{}, r.fail(op, osier.KindInvalid, "change", "operation kind does not stand here")
+	return osier.OpResult{}, r.fail(op, osier.KindUnsupported, "change", "this version does not know the kind of operation")
 }
 
 func (r *run) term(i int) []byte {

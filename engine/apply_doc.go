@@ -391,7 +391,29 @@ func (ed *edit) inner(r *run, rev osier.Rev) (n node, found bool, err error) {
 	if err != nil {
 		return node{}, false, corrupt("read revision", ed.id, err)
 	}
-	return node{l, absent}, true, nil
+	known, err := ed.reaches(r, rev)
+	return node{l, absent}, known, err
+}
+
+// reaches tells whether a stored inner node is known still. Only where a node
+// may be waiting to be cut does this cost more than a glance.
+func (ed *edit) reaches(r *run, rev osier.Rev) (bool, error) {
+	limit, all := ancestorsKept(&ed.coll.settings)
+	leaves := make([]leaf, len(ed.leaves))
+	highest := uint64(0)
+	for i := range ed.leaves {
+		leaves[i] = ed.leaves[i].leaf
+		highest = max(highest, leaves[i].rev.Generation())
+	}
+	if all || rev.Generation()+limit >= highest {
+		return true, nil
+	}
+	v := view{src: r.a.b, db: r.db}
+	nodes, err := v.innerNodes(visibleColl{num: ed.coll.num}, ed.id)
+	if err != nil {
+		return false, err
+	}
+	return onPath(leaves, append(nodes, ed.nodes...), limit)[rev], nil
 }
 
 // ancestry adds a path's unknown ancestors, gives known ones the parent they

@@ -178,17 +178,12 @@ func (ed *edit) stem(r *run) error {
 	for i := range ed.leaves {
 		least = min(least, ed.leaves[i].rev.Generation())
 	}
-	limit := uint64(revLimit(&ed.coll.settings))
-	if h := ed.coll.settings.History; h < 0 {
-		return nil
-	} else if h > 0 {
-		limit = max(limit, uint64(h)+1)
-	}
-	if least <= limit || least%stemEvery != 0 {
+	limit, all := ancestorsKept(&ed.coll.settings)
+	if all || least <= limit+1 || least%stemEvery != 0 {
 		return nil
 	}
 	lower, _ := revsRange(r.db.num, ed.coll.num, spaceAncestor, ed.id)
-	it, err := r.a.b.NewIter(lower, generationKey(r.db.num, ed.coll.num, spaceAncestor, ed.id, least-limit+1))
+	it, err := r.a.b.NewIter(lower, generationKey(r.db.num, ed.coll.num, spaceAncestor, ed.id, least-limit))
 	if err != nil {
 		return err
 	}
@@ -208,11 +203,39 @@ func (ed *edit) stem(r *run) error {
 	return nil
 }
 
-func revLimit(s *osier.Settings) uint32 {
+func revLimit(s *osier.Settings) uint64 {
 	if s.RevLimit == 0 {
 		return osier.DefaultRevLimit
 	}
-	return s.RevLimit
+	return uint64(s.RevLimit)
+}
+
+// onPath tells which inner nodes are known: those on a path from a leaf, as far
+// as the limit. Others are only waiting to be cut.
+func onPath(leaves []leaf, nodes []node, limit uint64) map[osier.Rev]bool {
+	parents := make(map[osier.Rev]osier.Rev, len(nodes))
+	for i := range nodes {
+		parents[nodes[i].rev] = nodes[i].parent
+	}
+	known := make(map[osier.Rev]bool, len(nodes))
+	for i := range leaves {
+		rev := leaves[i].parent
+		for n := uint64(0); n < limit && !rev.IsZero(); n++ {
+			parent, ok := parents[rev]
+			if !ok {
+				break
+			}
+			known[rev] = true
+			rev = parent
+		}
+	}
+	return known
+}
+
+// ancestorsKept is how many generations below a leaf stay known: none is
+// forgotten whose body is kept.
+func ancestorsKept(s *osier.Settings) (limit uint64, all bool) {
+	return max(revLimit(s), uint64(max(s.History, 0))), s.History < 0
 }
 
 // count keeps the collection's numbers.

@@ -194,7 +194,7 @@ func (v *view) getOne(c visibleColl, known bool, id osier.ID, yield func(osier.R
 // fill makes a row of a document's winner, with the parts asked for.
 func (v *view) fill(out *osier.Document, c visibleColl, id osier.ID, d *document) error {
 	*out = osier.Document{
-		ID: id, Rev: d.winner.rev, Seq: latest(d), Time: at(d.winner.millis), Deleted: d.winner.deleted,
+		ID: id, Rev: d.winner.rev, Seq: d.winner.seq, Time: at(d.winner.millis), Deleted: d.winner.deleted,
 		Codec: d.v.codec, Schema: d.v.schema,
 	}
 	if v.q.Parts&osier.WithBody != 0 {

@@ -35,6 +35,15 @@ func (v *view) innerNodes(c visibleColl, id osier.ID) ([]node, error) {
 	return nodes, it.Error()
 }
 
+// shown is an inner node as rows have it: of one that is known by name only,
+// nobody knows when it was written.
+func (n node) shown() *leaf {
+	if n.absent {
+		n.seq, n.millis = 0, 0
+	}
+	return &n.leaf
+}
+
 // ancestors walks from a leaf to the root, as far as the collection's limit.
 func (v *view) ancestors(c visibleColl, id osier.ID, l *leaf) ([]osier.Rev, error) {
 	if l.parent.IsZero() {
@@ -49,7 +58,7 @@ func (v *view) ancestors(c visibleColl, id osier.ID, l *leaf) ([]osier.Rev, erro
 		parents[nodes[i].rev] = nodes[i].parent
 	}
 	path := []osier.Rev{}
-	limit := int(revLimit(&c.settings)) - 1
+	limit := int(revLimit(&c.settings))
 	for rev := l.parent; !rev.IsZero() && len(path) < limit; rev = parents[rev] {
 		if _, known := parents[rev]; !known {
 			break
@@ -118,10 +127,10 @@ func (v *view) versions(yield func(osier.Row, error) bool) error {
 		if err != nil {
 			return err
 		}
-		nodes = v.within(c, d, nodes)
+		nodes = within(c, d, nodes)
 		slices.SortFunc(nodes, func(a, b node) int { return b.rev.Compare(a.rev) })
 		for i := range nodes {
-			row, err := v.row(c, id, &nodes[i].leaf, nil)
+			row, err := v.row(c, id, nodes[i].shown(), nil)
 			if err != nil {
 				return err
 			}
@@ -133,21 +142,14 @@ func (v *view) versions(yield func(osier.Row, error) bool) error {
 	})
 }
 
-// within leaves out nodes beyond the collection's limit that are only waiting
-// to be cut.
-func (v *view) within(c visibleColl, d *document, nodes []node) []node {
-	if c.settings.History < 0 {
+// within leaves out nodes that are only waiting to be cut.
+func within(c visibleColl, d *document, nodes []node) []node {
+	limit, all := ancestorsKept(&c.settings)
+	if all {
 		return nodes
 	}
-	limit := uint64(revLimit(&c.settings))
-	if h := c.settings.History; h > 0 {
-		limit = max(limit, uint64(h)+1)
-	}
-	least := d.winner.rev.Generation()
-	for i := range d.losers {
-		least = min(least, d.losers[i].rev.Generation())
-	}
-	return slices.DeleteFunc(nodes, func(n node) bool { return n.rev.Generation()+limit <= least })
+	known := onPath(append([]leaf{d.winner}, d.losers...), nodes, limit)
+	return slices.DeleteFunc(nodes, func(n node) bool { return !known[n.rev] })
 }
 
 // withDoc reads the document and hands it to fn; a document that never was is
@@ -214,19 +216,16 @@ func (v *view) revision(c visibleColl, id osier.ID, rev osier.Rev, d *document) 
 			return v.row(c, id, &d.losers[i], nil)
 		}
 	}
-	b, closer, err := v.src.Get(revKey(nil, v.db.num, c.num, spaceAncestor, id, rev))
-	if errors.Is(err, store.ErrNotFound) {
-		return osier.Row{Missing: true, Document: osier.Document{ID: id, Rev: rev}}, nil
-	}
+	nodes, err := v.innerNodes(c, id)
 	if err != nil {
 		return osier.Row{}, err
 	}
-	defer closer.Close()
-	l, _, err := decodeNode(b, rev)
-	if err != nil {
-		return osier.Row{}, corrupt("read revision", id, err)
+	for _, n := range within(c, d, nodes) {
+		if n.rev == rev {
+			return v.row(c, id, n.shown(), nil)
+		}
 	}
-	return v.row(c, id, &l, nil)
+	return osier.Row{Missing: true, Document: osier.Document{ID: id, Rev: rev}}, nil
 }
 
 // asOf finds the winner of the tree as it was: of the revisions written by

@@ -48,9 +48,6 @@ func (e *Engine) level(d osier.Durability) store.Durability {
 
 // checkCommand refuses what no state of the database could make right.
 func checkCommand(c *osier.Command) error {
-	if len(c.Ops) == 0 {
-		return &osier.Error{Kind: osier.KindInvalid, Op: "change", DB: c.DB, Err: errors.New("the command has no operations")}
-	}
 	for i := range c.Ops {
 		switch c.Ops[i].Kind {
 		case osier.OpCreateDB, osier.OpDropDB:

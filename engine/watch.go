@@ -187,6 +187,7 @@ func (w *feed) change(v *view, m *merge) (osier.Change, error) {
 		return ch, err
 	}
 	ch.Document = *ch.Document.Clone()
+	ch.Seq = m.seq // the document's place, also when a loser moved it
 	return ch, nil
 }
 

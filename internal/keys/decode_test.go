@@ -108,8 +108,9 @@ func TestAppendRefuses(t *testing.T) {
 	if !errors.As(err, &e) || e.Type != reflect.TypeFor[map[string]int]() || !strings.Contains(err.Error(), "map[string]int") {
 		t.Errorf("got %v, want a TypeError of map[string]int", err)
 	}
-	if b, err := Append(nil, json.Number(strings.Repeat("1", maxDigits))); err != nil || len(Format(b)) != maxDigits {
-		t.Errorf("number of %d digits: %v", maxDigits, err)
+	digits := strings.Repeat("1", maxDigits)
+	if got, err := Decode(encode(t, json.Number(digits))); err != nil || got.(*big.Int).String() != digits {
+		t.Errorf("number of %d digits: got %v, %v", maxDigits, got, err)
 	}
 }
 
@@ -275,7 +276,8 @@ func TestFormat(t *testing.T) {
 	}{
 		{"user:1/x y", "user:1/x y"}, {"", ""}, {"17", "17"}, {"nil", "nil"},
 		{nil, "nil"}, {true, "true"}, {-12, "-12"}, {0.5, "0.5"}, {1e300, "1" + Format(encode(t, 1e300))[1:]}, {math.NaN(), "NaN"}, {math.Inf(-1), "-Inf"},
-		{uint64(math.MaxUint64), "18446744073709551615"}, {time.Unix(0, 5), "1970-01-01T00:00:00.000000005Z"},
+		{uint64(math.MaxUint64), "18446744073709551615"},
+		{new(big.Int).Lsh(big.NewInt(1), 1024), "16#1" + strings.Repeat("0", 256)}, {new(big.Int).Lsh(big.NewInt(-15), 1024), "-16#f" + strings.Repeat("0", 256)}, {time.Unix(0, 5), "1970-01-01T00:00:00.000000005Z"},
 		{[]byte("ab"), "0x6162"}, {[]byte{}, "0x"}, {uuid, "12340000-0000-0000-0000-0000000000ff"},
 		{Tuple{}, "[]"}, {Tuple{"a", 1, nil}, "a/1/nil"}, {Tuple{"a/b", "c d", "", "1", "-x", "true", "nil", "Inf", "NaN"}, `"a/b"/"c d"/""/"1"/"-x"/"true"/"nil"/"Inf"/"NaN"`},
 		{Tuple{"é", "\x00", "\xff", "abcdefab-0000-0000-0000-000000000000"}, `é/"\x00"/"\xff"/"abcdefab-0000-0000-0000-000000000000"`},

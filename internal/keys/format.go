@@ -16,7 +16,8 @@ import (
 // as in Go if it is empty, has a slash, comma, colon, quote, bracket, space or
 // character that does not print, or could be taken for another kind of element;
 // bytes are "0x" and hexadecimal digits, 16 bytes a UUID; times are RFC 3339 in
-// UTC; nested arrays and objects look like [a,b] and {name:a}. What is not a key
+// UTC; integers of more than 1,024 bits are "16#" and hexadecimal digits, since
+// their decimal form costs more than linear time; nested arrays and objects look like [a,b] and {name:a}. What is not a key
 // is "!" and hexadecimal digits to the end.
 func Format(b []byte) string {
 	v, rest, err := Next(b)
@@ -56,13 +57,7 @@ func appendFormat(out []byte, v Value) []byte {
 		return strconv.AppendBool(out, v.Bool())
 	case KindNumber:
 		x, _ := v.number()
-		if i, ok := x.int64(); ok {
-			return strconv.AppendInt(out, i, 10)
-		}
-		if i := x.big(); i != nil {
-			return i.Append(out, 10)
-		}
-		return strconv.AppendFloat(out, x.float64(), 'g', -1, 64)
+		return appendFormatNumber(out, &x)
 	case KindTime:
 		return v.Time().AppendFormat(out, time.RFC3339Nano)
 	case KindString:
@@ -86,6 +81,22 @@ func appendFormat(out []byte, v Value) []byte {
 		sep = ","
 	}
 	return append(out, '}')
+}
+
+func appendFormatNumber(out []byte, x *number) []byte {
+	if i, ok := x.int64(); ok {
+		return strconv.AppendInt(out, i, 10)
+	}
+	i := x.big()
+	switch {
+	case i == nil:
+		return strconv.AppendFloat(out, x.float64(), 'g', -1, 64)
+	case x.exp < fullExponent:
+		return i.Append(out, 10)
+	case x.neg:
+		out = append(out, '-')
+	}
+	return i.Abs(i).Append(append(out, "16#"...), 16)
 }
 
 // appendHex appends bytes in hexadecimal, 16 of them in the form of a UUID.

@@ -469,7 +469,7 @@ func TestEncodingFixed(t *testing.T) {
 	}{
 		{nil, "02"}, {false, "03"}, {true, "04"}, {0, "4c"}, {1, "4e00"}, {2, "4f00"}, {3, "4f80"}, {-1, "4aff"}, {255, "55fe"},
 		{256, "5600"}, {257, "560180"}, {0.5, "4dffff00"}, {-0.5, "4b0000ff"}, {1.5, "4e80"}, {math.NaN(), "08"},
-		{math.Inf(-1), "09"}, {math.Inf(1), "8f"}, {0x1p64, "8e000000"}, {math.MaxInt64, "8cfffffffffffffffffc"},
+		{math.Inf(-1), "09"}, {math.Inf(1), "8f"}, {0x1p64, "8e000000"}, {int64(math.MaxInt64), "8cfffffffffffffffffc"},
 		{math.SmallestNonzeroFloat64, "4dfbce00"},
 		{time.Unix(1, 2), "a0800000000000000100000002"}, {"a\x00b", "a86101016200"}, {[]byte{0, 1, 2}, "b0010101020200"},
 		{Tuple{}, "b801"}, {Tuple{1, "x"}, "b84e00a8780001"}, {Object{{"a", nil}}, "c0a861000201"},
