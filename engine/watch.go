@@ -42,7 +42,10 @@ type feed struct {
 	f     *osier.Feed
 	since osier.Seq
 	shown int
-	ids   map[osier.ID]bool
+	// marked is where the last mark stood; a mark is shown once.
+	marked osier.Seq
+	begun  bool
+	ids    map[osier.ID]bool
 }
 
 func (e *Engine) watch(ctx context.Context, f *osier.Feed, yield func(osier.Change, error) bool) error {
@@ -62,7 +65,10 @@ func (e *Engine) watch(ctx context.Context, f *osier.Feed, yield func(osier.Chan
 		}
 	}
 	if w.since == osier.SeqNow {
-		w.since = osier.Seq(db.durable.Load())
+		w.since = osier.Seq(db.applied.Load())
+		if err := e.awaitSeq(ctx, db, &db.durable, &db.durableWake, w.since); err != nil {
+			return err
+		}
 	}
 	if f.Descending {
 		return w.descend(ctx, yield)
@@ -103,8 +109,11 @@ func (w *feed) show(rows []osier.Change, full bool, yield func(osier.Change, err
 		return false, nil
 	}
 	ends := w.f.Mode == osier.FeedOnce || w.f.Mode == osier.FeedWait && w.shown > 0
-	if w.f.Marks && !yield(osier.Change{Mark: true, Document: osier.Document{Seq: w.since}}, nil) {
-		return true, nil
+	if w.f.Marks && (!w.begun || w.marked != w.since) {
+		w.begun, w.marked = true, w.since
+		if !yield(osier.Change{Mark: true, Document: osier.Document{Seq: w.since}}, nil) {
+			return true, nil
+		}
 	}
 	return ends, nil
 }
