@@ -168,6 +168,7 @@ func (r *run) carryOut() error {
 	results := make([]osier.OpResult, len(c.Ops))
 	for i := range c.Ops {
 		colls := r.state.nextColl
+		_, dropped := r.colls[c.Ops[i].Collection] // if it is made now
 		res, err := r.operation(i)
 		var own *osier.Error
 		if err != nil && (!errors.As(err, &own) || !isAnswer(own.Kind)) {
@@ -180,7 +181,9 @@ func (r *run) carryOut() error {
 			if r.state.nextColl > colls {
 				// Nothing was written that would make the collection.
 				r.forget(r.colls[c.Ops[i].Collection])
-				delete(r.colls, c.Ops[i].Collection)
+				if delete(r.colls, c.Ops[i].Collection); dropped {
+					r.colls[c.Ops[i].Collection] = nil
+				}
 				r.state.nextColl = colls
 			}
 			res = osier.OpResult{ID: c.Ops[i].ID, Err: own}
@@ -282,6 +285,7 @@ func (r *run) dropCollection(op *osier.Op) error {
 	}
 	r.colls[op.Collection] = nil
 	r.forget(c)
+	r.state.drops++
 	return nil
 }
 
@@ -306,6 +310,9 @@ func (r *run) flush() error {
 			continue
 		}
 		// Dropped, or dropped and made again.
+		if err := r.dropBlobs(old.num); err != nil {
+			return err
+		}
 		lower, upper := collectionRange(db, old.num)
 		if err := b.DeleteRange(lower, upper); err != nil {
 			return err

@@ -221,3 +221,23 @@ func dropBlob(b *store.Batch, db uint32, blob osier.BlobID) error {
 	lower, upper := blobRange(db, blob)
 	return b.DeleteRange(lower, upper)
 }
+
+// dropBlobs drops the attachment bytes of a collection's documents, which lie
+// outside the collection's range. Cost: a read of the digests' records.
+func (r *run) dropBlobs(coll uint32) error {
+	var blobs []osier.BlobID
+	err := scanPrefix(r.a.b, prefix(nil, r.db.num, coll, spaceDigest), func(_, value []byte) error {
+		d, err := decodeDigestRecord(value)
+		blobs = append(blobs, d.blob)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, blob := range blobs {
+		if err := dropBlob(r.a.b, r.db.num, blob); err != nil {
+			return err
+		}
+	}
+	return nil
+}

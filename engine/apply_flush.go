@@ -6,6 +6,7 @@ import (
 
 	"github.com/osierdb/osier"
 	"github.com/osierdb/osier/internal/keys"
+	"github.com/osierdb/osier/internal/store"
 )
 
 // flush writes a changed document: its record, its place in the feed, the
@@ -171,8 +172,8 @@ func (ed *edit) prune(r *run) error {
 // that their cost is shared.
 const stemEvery = 32
 
-// stem forgets ancestors beyond the collection's limit, but none whose body is
-// kept. Paths are cut exactly when they are read.
+// stem forgets ancestors beyond the collection's limit, with the bodies that are
+// kept of them. Paths are cut exactly when they are read.
 func (ed *edit) stem(r *run) error {
 	least := ed.leaves[0].rev.Generation()
 	for i := range ed.leaves {
@@ -199,8 +200,40 @@ func (ed *edit) stem(r *run) error {
 		if err := r.a.b.Delete(key); err != nil {
 			return err
 		}
+		if err := ed.dropKept(r, key[len(lower):]); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// dropKept drops the kept body of an ancestor that is forgotten, if there is
+// one. tail is the revision's part of its key.
+func (ed *edit) dropKept(r *run, tail []byte) error {
+	if ed.kept == 0 {
+		return nil
+	}
+	lower, _ := revsRange(r.db.num, ed.coll.num, spaceVersion, ed.id)
+	key := append(lower, tail...)
+	b, closer, err := r.a.b.Get(key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, v, err := decodeVersion(b)
+	if err == nil {
+		err = ed.release(r, &v)
+	} else {
+		err = corrupt("read version", ed.id, err)
+	}
+	closer.Close()
+	if err != nil {
+		return err
+	}
+	ed.kept--
+	return r.a.b.Delete(key)
 }
 
 func revLimit(s *osier.Settings) uint64 {

@@ -20,10 +20,11 @@ type database struct {
 	colls map[string]*collState
 
 	// visible is what readers need of the collections; replaced whole.
-	visible atomic.Pointer[map[string]visibleColl]
-	applied atomic.Uint64 // the sequence readers see
-	durable atomic.Uint64 // the sequence no crash can take back
-	gone    atomic.Bool   // dropped
+	visible      atomic.Pointer[map[string]visibleColl]
+	applied      atomic.Uint64 // the sequence readers see
+	durable      atomic.Uint64 // the sequence no crash can take back
+	durableDrops atomic.Uint64 // the same for dropped collections
+	gone         atomic.Bool   // dropped
 
 	mu          sync.Mutex // guards the two below
 	appliedWake chan struct{}
@@ -72,6 +73,8 @@ func (e *Engine) awaitSeq(ctx context.Context, db *database, counter *atomic.Uin
 			return &osier.Error{Kind: osier.KindCanceled, Op: "wait for sequence", DB: db.name, Err: ctx.Err()}
 		case <-e.closing:
 			return &osier.Error{Kind: osier.KindClosed, Op: "wait for sequence", DB: db.name}
+		case <-e.fenced:
+			return &osier.Error{Kind: kindOf(e.fenceErr), Op: "wait for sequence", DB: db.name, Err: e.fenceErr}
 		}
 	}
 	return nil

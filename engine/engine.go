@@ -66,6 +66,8 @@ type Engine struct {
 	commands atomic.Uint64
 	commits  atomic.Uint64
 
+	fenced     chan struct{} // closed when the store takes no more writes
+	fenceErr   error         // why; set before
 	closing    chan struct{}
 	closeOnce  sync.Once
 	closeErr   error
@@ -80,7 +82,7 @@ type Engine struct {
 // file, when it is damaged: see Check and Repair. A store that was open at a
 // crash recovers by itself.
 func Open(dir string, o *Options) (*Engine, error) {
-	e := &Engine{closing: make(chan struct{})}
+	e := &Engine{closing: make(chan struct{}), fenced: make(chan struct{})}
 	if o != nil {
 		e.opts = *o
 	}
@@ -95,6 +97,7 @@ func Open(dir string, o *Options) (*Engine, error) {
 	so.SyncInterval, so.CacheBytes, so.Logger = e.opts.SyncInterval, e.opts.CacheBytes, e.opts.Logger
 	so.ReadOnly, so.InMemory = e.opts.ReadOnly, e.opts.InMemory
 	so.OnSynced = e.synced
+	so.OnFence = func(err error) { e.fenceErr = err; close(e.fenced) }
 	st, err := store.Open(dir, &so)
 	if err != nil {
 		return nil, e.storeError("open "+dir, err)
@@ -153,6 +156,7 @@ func (e *Engine) load() error {
 		db.showColls()
 		db.applied.Store(uint64(db.state.lastSeq))
 		db.durable.Store(uint64(db.state.lastSeq))
+		db.durableDrops.Store(db.state.drops)
 		e.lastSeal = later(e.lastSeal, at(db.state.millis))
 		dbs[db.name] = db
 	}

@@ -349,16 +349,21 @@ func (v *view) oneColl(into map[string]*collState) error {
 func (v *view) lastSeq() (osier.Seq, error) { return lastSeq(v.src, v.db.num) }
 
 func lastSeq(src source, db uint32) (osier.Seq, error) {
+	s, err := stateIn(src, db)
+	return s.lastSeq, err
+}
+
+// stateIn reads a database's counters; none yet are zeros.
+func stateIn(src source, db uint32) (dbState, error) {
 	b, closer, err := src.Get(stateKey(db))
 	if errors.Is(err, store.ErrNotFound) {
-		return 0, nil
+		return dbState{}, nil
 	}
 	if err != nil {
-		return 0, err
+		return dbState{}, err
 	}
 	defer closer.Close()
-	s, err := decodeDBState(b)
-	return s.lastSeq, err
+	return decodeDBState(b)
 }
 
 // transactions lists executed transactions after a sequence.

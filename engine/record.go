@@ -229,7 +229,15 @@ func (r *reader) digest(gen uint64) osier.Rev {
 	return osier.RevOf(gen, string(r.bytes(uint64(n))), true)
 }
 
-func (r *reader) rev() osier.Rev { return r.digest(r.uvarint()) }
+// rev reads a revision; the zero one has a digest's bytes too.
+func (r *reader) rev() osier.Rev {
+	gen := r.uvarint()
+	rev := r.digest(gen)
+	if gen == 0 {
+		return osier.Rev{}
+	}
+	return rev
+}
 
 func (r *reader) leaf(flags byte) leaf {
 	l := leaf{deleted: flags&flagDeleted != 0}
@@ -388,6 +396,7 @@ type dbState struct {
 	millis   int64 // of the last command
 	nextColl uint32
 	results  uint64 // answers remembered so far
+	drops    uint64 // collections dropped so far, which takes no sequence
 }
 
 func (s *dbState) append(dst []byte) []byte {
@@ -395,14 +404,15 @@ func (s *dbState) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(s.lastSeq))
 	dst = binary.AppendUvarint(dst, uint64(s.millis))
 	dst = binary.AppendUvarint(dst, uint64(s.nextColl))
-	return binary.AppendUvarint(dst, s.results)
+	dst = binary.AppendUvarint(dst, s.results)
+	return binary.AppendUvarint(dst, s.drops)
 }
 
 func decodeDBState(b []byte) (s dbState, err error) {
 	r := reader{b: b}
 	r.bad = r.byte() != recordVersion
 	s.lastSeq, s.millis = osier.Seq(r.uvarint()), int64(r.uvarint())
-	s.nextColl, s.results = uint32(r.uvarint()), r.uvarint()
+	s.nextColl, s.results, s.drops = uint32(r.uvarint()), r.uvarint(), r.uvarint()
 	if r.bad {
 		err = fmt.Errorf("database counters: %w", errRecord)
 	}

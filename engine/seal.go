@@ -144,6 +144,7 @@ func validBody(v *version, term []byte) bool {
 // sealed, from a log, is left alone. The caller holds queue.order.
 func (e *Engine) seal(c *osier.Command) {
 	if !c.Sealed.Time.IsZero() {
+		e.lastSeal = later(e.lastSeal, c.Sealed.Time)
 		return
 	}
 	now := e.now().UTC().Truncate(time.Millisecond)

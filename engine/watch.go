@@ -127,6 +127,8 @@ func (w *feed) sleep(ctx context.Context, wake <-chan struct{}) error {
 		return w.e.usable(w.db)
 	case <-w.e.closing:
 		return &osier.Error{Kind: osier.KindClosed, Op: "watch", DB: w.db.name}
+	case <-w.e.fenced:
+		return &osier.Error{Kind: kindOf(w.e.fenceErr), Op: "watch", DB: w.db.name, Err: w.e.fenceErr}
 	case <-ctx.Done():
 		return &osier.Error{Kind: osier.KindCanceled, Op: "watch", DB: w.db.name, Err: ctx.Err()}
 	}
@@ -140,14 +142,15 @@ func (w *feed) read(ctx context.Context) (rows []osier.Change, full bool, err er
 		return nil, false, err
 	}
 	defer snap.Close()
-	head, err := lastSeq(snap, w.db.num)
+	state, err := stateIn(snap, w.db.num)
 	if err != nil {
 		return nil, false, err
 	}
+	head := state.lastSeq
 	if head <= w.since {
 		return nil, false, nil
 	}
-	if err := w.e.awaitSeq(ctx, w.db, &w.db.durable, &w.db.durableWake, head); err != nil {
+	if err := w.awaitDurable(ctx, &state); err != nil {
 		return nil, false, err
 	}
 	v := view{e: w.e, db: w.db, src: snap, fixed: true, q: &osier.Query{DB: w.f.DB, Collection: w.f.Collection, Parts: w.f.Parts}}
@@ -174,6 +177,15 @@ func (w *feed) read(ctx context.Context) (rows []osier.Change, full bool, err er
 	}
 	w.since = head
 	return rows, false, m.err
+}
+
+// awaitDurable waits until no crash can take back what a snapshot holds: changes
+// and drops of collections, which hide changes.
+func (w *feed) awaitDurable(ctx context.Context, state *dbState) error {
+	if err := w.e.awaitSeq(ctx, w.db, &w.db.durable, &w.db.durableWake, state.lastSeq); err != nil {
+		return err
+	}
+	return w.e.awaitSeq(ctx, w.db, &w.db.durableDrops, &w.db.durableWake, osier.Seq(state.drops))
 }
 
 // change makes a feed's row of a by-sequence entry; its slices are its own.
@@ -207,11 +219,12 @@ func (w *feed) descend(ctx context.Context, yield func(osier.Change, error) bool
 		return w.e.storeError("watch", err)
 	}
 	defer snap.Close()
-	head, err := lastSeq(snap, w.db.num)
+	state, err := stateIn(snap, w.db.num)
 	if err != nil {
 		return w.e.storeError("watch", err)
 	}
-	if err := w.e.awaitSeq(ctx, w.db, &w.db.durable, &w.db.durableWake, head); err != nil {
+	head := state.lastSeq
+	if err := w.awaitDurable(ctx, &state); err != nil {
 		return err
 	}
 	v := view{e: w.e, db: w.db, src: snap, fixed: true, q: &osier.Query{DB: w.f.DB, Collection: w.f.Collection, Parts: w.f.Parts}}

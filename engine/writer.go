@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -159,11 +160,11 @@ func (e *Engine) commit(g *group) (*store.Pending, error) {
 		r.res, r.replayed, r.err = a.command(r.cmd, r.terms)
 		var broken *brokenBatch
 		if errors.As(r.err, &broken) {
-			return nil, errors.Join(broken.err, e.reload(a.touched))
+			return nil, errors.Join(broken.err, e.reload(a.moved()))
 		}
 	}
 	if err := a.finish(); err != nil {
-		return nil, errors.Join(err, e.reload(a.touched))
+		return nil, errors.Join(err, e.reload(a.moved()))
 	}
 	if b.Count() == 0 {
 		return nil, nil
@@ -171,12 +172,15 @@ func (e *Engine) commit(g *group) (*store.Pending, error) {
 	pending, err := e.store.Apply(b, level)
 	if err != nil {
 		// What was worked out did not happen, and may never (a full disk).
-		return nil, errors.Join(err, e.reload(a.touched))
+		return nil, errors.Join(err, e.reload(a.moved()))
 	}
 	e.commits.Add(1)
 	e.publish(a, pending.Number)
 	return &pending, nil
 }
+
+// moved are the databases whose state in memory a group may have changed.
+func (a *applier) moved() []*database { return slices.Concat(a.touched, a.dropped) }
 
 // publish shows readers what the store now holds, and remembers which
 // sequences become durable with the batch.
@@ -187,7 +191,7 @@ func (e *Engine) publish(a *applier, number uint64) {
 	e.durable.mu.Lock()
 	for _, db := range a.touched {
 		db.applied.Store(uint64(db.state.lastSeq))
-		e.durable.waiting = append(e.durable.waiting, awaited{number, db, db.state.lastSeq})
+		e.durable.waiting = append(e.durable.waiting, awaited{number, db, db.state.lastSeq, db.state.drops})
 	}
 	e.durable.mu.Unlock()
 	for _, db := range a.touched {
@@ -204,6 +208,7 @@ type awaited struct {
 	number uint64
 	db     *database
 	seq    osier.Seq
+	drops  uint64
 }
 
 // durableState lists, in order of batches, what is applied but not durable.
@@ -224,7 +229,8 @@ func (e *Engine) synced(number uint64) {
 	d.waiting = d.waiting[n:]
 	d.mu.Unlock()
 	for _, w := range ready {
-		if advance(&w.db.durable, uint64(w.seq)) {
+		seqs, drops := advance(&w.db.durable, uint64(w.seq)), advance(&w.db.durableDrops, w.drops)
+		if seqs || drops {
 			w.db.announce(&w.db.durableWake)
 		}
 	}
