@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 )
 
 // CodecTag is the byte that travels with every stored body and says how it is
@@ -36,27 +37,45 @@ type Codec interface {
 type Raw []byte
 
 // JSON is the default codec. A Raw body must be valid JSON.
-var JSON Codec = jsonCodec{}
+var JSON Codec = &jsonCodec{encoders: sync.Pool{New: newEncoder}}
 
-type jsonCodec struct{}
+// jsonCodec keeps encoders, which cost more than most documents.
+type jsonCodec struct{ encoders sync.Pool }
 
-func (jsonCodec) Tag() CodecTag { return TagJSON }
+type encoder struct {
+	buf bytes.Buffer
+	enc *json.Encoder
+}
 
-func (jsonCodec) Append(dst []byte, v any) ([]byte, error) {
+func newEncoder() any {
+	e := new(encoder)
+	e.enc = json.NewEncoder(&e.buf)
+	e.enc.SetEscapeHTML(false)
+	return e
+}
+
+// maxKeptEncoder bounds the buffers that are kept.
+const maxKeptEncoder = 64 << 10
+
+func (*jsonCodec) Tag() CodecTag { return TagJSON }
+
+func (c *jsonCodec) Append(dst []byte, v any) ([]byte, error) {
 	switch x := v.(type) {
 	case Raw:
 		return appendValid(dst, x)
 	case json.RawMessage:
 		return appendValid(dst, x)
 	}
-	var buf bytes.Buffer
-	buf.Grow(256)
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	e := c.encoders.Get().(*encoder)
+	e.buf.Reset()
+	if err := e.enc.Encode(v); err != nil {
 		return dst, fmt.Errorf("encode json: %w", err)
 	}
-	return append(dst, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...), nil
+	dst = append(dst, bytes.TrimSuffix(e.buf.Bytes(), []byte("\n"))...)
+	if e.buf.Cap() <= maxKeptEncoder {
+		c.encoders.Put(e)
+	}
+	return dst, nil
 }
 
 func appendValid(dst, body []byte) ([]byte, error) {
@@ -66,7 +85,7 @@ func appendValid(dst, body []byte) ([]byte, error) {
 	return append(dst, body...), nil
 }
 
-func (jsonCodec) Decode(body []byte, v any) error {
+func (*jsonCodec) Decode(body []byte, v any) error {
 	if r, ok := v.(*Raw); ok {
 		*r = append(Raw{}, body...)
 		return nil
@@ -77,7 +96,7 @@ func (jsonCodec) Decode(body []byte, v any) error {
 	return nil
 }
 
-func (jsonCodec) AppendJSON(dst, body []byte) ([]byte, error) { return append(dst, body...), nil }
+func (*jsonCodec) AppendJSON(dst, body []byte) ([]byte, error) { return append(dst, body...), nil }
 
 // Binary stores what a type's own MarshalBinary (or AppendBinary) writes and
 // reads it back with UnmarshalBinary; Raw and []byte are stored as they are.

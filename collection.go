@@ -207,8 +207,12 @@ func (c *Collection[T]) Get(ctx context.Context, r Reader, id any) (Doc[T], erro
 	if err != nil {
 		return Doc[T]{}, err
 	}
-	ids := [1]ID{key}
-	return c.one(ctx, r, &Query{Kind: QueryGet, Collection: c.name, IDs: ids[:], Parts: WithBody})
+	q := &struct {
+		Query
+		id [1]ID
+	}{Query: Query{Kind: QueryGet, Collection: c.name, Parts: WithBody}, id: [1]ID{key}}
+	q.IDs = q.id[:]
+	return c.one(ctx, r, &q.Query)
 }
 
 // GetRev reads one version. ErrNotFound if the revision is unknown or its body

@@ -39,6 +39,11 @@ func IDOf(v any) (ID, error) {
 		if x == "" {
 			return ID{}, invalid("make id", "an id must not be the empty string")
 		}
+		var buf [64]byte
+		return idFromKey(keys.AppendString(buf[:0], x))
+	case int:
+		var buf [16]byte
+		return idFromKey(keys.AppendInt(buf[:0], int64(x)))
 	}
 	b, err := keys.Append(make([]byte, 0, 32), v)
 	if err != nil {

@@ -23,8 +23,69 @@ type applier struct {
 	created   []*database
 	dropped   []*database
 	shape     []*database // databases whose collections changed
-	buf       []byte      // scratch
-	key       []byte      // scratch
+	// wrote are the documents that the group has written, if it has more than
+	// one request: others are read past the batch, which is cheaper.
+	wrote map[string]struct{}
+	many  bool
+
+	// Kept from command to command, for their memory.
+	run   run
+	edits []*edit
+	used  int // of edits
+	buf   []byte
+	key   []byte
+}
+
+// begin makes the applier ready for a group.
+func (a *applier) begin(e *Engine, b *store.Batch, many bool) {
+	a.e, a.b, a.many = e, b, many
+	if a.wrote == nil {
+		a.wrote = map[string]struct{}{}
+	}
+	clear(a.wrote)
+	a.directory = false
+	a.touched, a.created, a.dropped, a.shape = a.touched[:0], nil, nil, nil
+}
+
+// newRun makes the applier ready for a command.
+func (a *applier) newRun(db *database, c *osier.Command, terms [][]byte) *run {
+	r := &a.run
+	clear(r.colls)
+	clear(r.changes)
+	*r = run{a: a, db: db, cmd: c, terms: terms, state: db.state, colls: r.colls,
+		edits: r.edits[:0], changes: r.changes[:0], staged: r.staged[:0]}
+	return r
+}
+
+// maxKeptEdits bounds what is kept of a large command.
+const maxKeptEdits = 1024
+
+// newEdit returns an empty edit, which may be an old one.
+func (a *applier) newEdit() *edit {
+	if a.used == len(a.edits) {
+		a.edits = append(a.edits, new(edit))
+	}
+	ed := a.edits[a.used]
+	a.used++
+	return ed
+}
+
+// recycle releases what the command's edits hold.
+func (a *applier) recycle() {
+	for _, ed := range a.edits[:a.used] {
+		ed.close()
+		clear(ed.leaves)
+		clear(ed.superseded)
+		*ed = edit{leaves: ed.leaves[:0], superseded: ed.superseded[:0], nodes: ed.nodes[:0], digests: ed.digests[:0]}
+	}
+	a.used = 0
+	if len(a.edits) > maxKeptEdits {
+		a.edits = append([]*edit(nil), a.edits[:maxKeptEdits]...)
+	}
+	if cap(a.run.edits) > maxKeptEdits {
+		a.run.edits, a.run.changes = nil, nil
+	}
+	a.run.cmd, a.run.terms, a.run.byDoc, a.run.res = nil, nil, nil, nil
 }
 
 // command carries out one command. Its error is the command's answer; the
@@ -48,9 +109,9 @@ func (a *applier) command(c *osier.Command, terms [][]byte) (res *osier.Result, 
 			return res, true, err
 		}
 	}
-	r := &run{a: a, db: db, cmd: c, terms: terms, state: db.state}
+	r := a.newRun(db, c, terms)
 	err = r.carryOut()
-	defer r.close()
+	defer a.recycle()
 	var own *osier.Error
 	if err != nil && !errors.As(err, &own) {
 		return nil, false, a.e.storeError("change", err)
@@ -78,7 +139,7 @@ func (a *applier) command(c *osier.Command, terms [][]byte) (res *osier.Result, 
 	if own != nil {
 		return nil, false, own
 	}
-	return r.res, false, nil
+	return r.res, false, nil // recycle comes after this
 }
 
 // brokenBatch ends a whole group: a command failed after it had begun to write.
@@ -120,7 +181,9 @@ func (a *applier) touch(db *database) {
 // finish writes the counters that the group moved, once each.
 func (a *applier) finish() error {
 	for _, db := range a.touched {
-		if err := a.b.Set(stateKey(db.num), db.state.append(nil)); err != nil {
+		a.key = prefix(a.key[:0], db.num, 0, spaceState)
+		a.buf = db.state.append(a.buf[:0])
+		if err := a.b.Set(a.key, a.buf); err != nil {
 			return err
 		}
 		for name, c := range db.colls {
@@ -128,7 +191,9 @@ func (a *applier) finish() error {
 				continue
 			}
 			c.dirty = false
-			if err := a.b.Set(collectionKey(db.num, name), c.append(nil)); err != nil {
+			a.key = append(prefix(a.key[:0], db.num, 0, spaceCollection), name...)
+			a.buf = c.append(a.buf[:0])
+			if err := a.b.Set(a.key, a.buf); err != nil {
 				return err
 			}
 		}
@@ -291,13 +356,7 @@ func (r *run) dropCollection(op *osier.Op) error {
 
 // forget drops what the command has worked out for a collection.
 func (r *run) forget(c *collState) {
-	r.edits = slices.DeleteFunc(r.edits, func(ed *edit) bool {
-		if ed.coll != c {
-			return false
-		}
-		ed.close()
-		return true
-	})
+	r.edits = slices.DeleteFunc(r.edits, func(ed *edit) bool { return ed.coll == c })
 	maps.DeleteFunc(r.byDoc, func(k editKey, _ *edit) bool { return k.coll == c.num })
 }
 

@@ -18,6 +18,7 @@ type edit struct {
 	coll    *collState
 	name    string // of the collection
 	id      osier.ID
+	doc     document // as it was; leaves point into it
 	existed bool
 	seq     osier.Seq // its place in the feed before the command
 	live    bool      // before the command
@@ -52,8 +53,13 @@ type node struct {
 // closed.
 func (a *applier) loadDoc(db, coll uint32, id osier.ID, d *document) (found bool, closer io.Closer, err error) {
 	a.key = docKey(a.key[:0], db, coll, id)
-	v, closer, err := a.b.Get(a.key)
-	if errors.Is(err, store.ErrNotFound) {
+	var v []byte
+	if _, wrote := a.wrote[string(a.key)]; wrote {
+		v, closer, err = a.b.Get(a.key)
+	} else {
+		v, closer, err = a.e.store.Get(a.key)
+	}
+	if err == store.ErrNotFound {
 		return false, nil, nil
 	}
 	if err != nil {
@@ -79,16 +85,16 @@ func (r *run) edit(op *osier.Op) (*edit, error) {
 	if ed := r.findEdit(c.num, op.ID); ed != nil {
 		return ed, nil
 	}
-	ed := &edit{coll: c, name: op.Collection, id: op.ID}
-	var d document
-	found, closer, err := r.a.loadDoc(r.db.num, c.num, op.ID, &d)
+	ed := r.a.newEdit()
+	ed.coll, ed.name, ed.id = c, op.Collection, op.ID
+	d := &ed.doc
+	found, closer, err := r.a.loadDoc(r.db.num, c.num, op.ID, d)
 	if err != nil {
 		return nil, err
 	}
 	if found {
 		ed.existed, ed.closer, ed.kept = true, closer, d.kept
-		ed.seq, ed.live, ed.size = latest(&d), !d.winner.deleted, len(d.v.body)
-		ed.leaves = make([]editLeaf, 0, 1+len(d.losers))
+		ed.seq, ed.live, ed.size = latest(d), !d.winner.deleted, len(d.v.body)
 		ed.leaves = append(ed.leaves, editLeaf{leaf: d.winner, v: &d.v})
 		for _, l := range d.losers {
 			ed.leaves = append(ed.leaves, editLeaf{leaf: l, stored: true})
@@ -123,13 +129,6 @@ func (ed *edit) close() {
 	if ed.closer != nil {
 		ed.closer.Close()
 		ed.closer = nil
-	}
-}
-
-// close releases what the edits point into.
-func (r *run) close() {
-	for _, ed := range r.edits {
-		ed.close()
 	}
 }
 

@@ -57,6 +57,9 @@ func (ed *edit) flushRecords(r *run, d *document) error {
 		return err
 	}
 	a.key = docKey(a.key[:0], db, ed.coll.num, ed.id)
+	if a.many {
+		a.wrote[string(a.key)] = struct{}{}
+	}
 	a.buf = appendDocument(a.buf[:0], d)
 	return a.b.Set(a.key, a.buf)
 }

@@ -59,6 +59,7 @@ type Engine struct {
 	ids   osier.IDSource
 
 	queue    queue
+	applier  applier   // under queue.order
 	lastSeal time.Time // under queue.order
 	durable  durableState
 	dbs      atomic.Pointer[map[string]*database]

@@ -33,9 +33,10 @@ const (
 // A group is what one engine batch commits: all requests that came while the
 // group before it was being applied. Its first request leads it.
 type group struct {
-	reqs []*request
-	size int
-	done chan struct{}
+	reqs    []*request
+	size    int
+	applied chan struct{} // closed when readers see it: enough for Relaxed
+	done    chan struct{} // closed when it is durable as asked
 }
 
 // maxGroup bounds a batch in bytes of bodies; a larger command goes alone.
@@ -70,7 +71,7 @@ func (e *Engine) submit(ctx context.Context, r *request, size int) error {
 	defer q.active.Done()
 	g := q.next
 	if g == nil || g.size > 0 && g.size+size > maxGroup {
-		g = &group{done: make(chan struct{})}
+		g = &group{applied: make(chan struct{}), done: make(chan struct{})}
 		q.next = g
 	}
 	leads := len(g.reqs) == 0
@@ -78,25 +79,28 @@ func (e *Engine) submit(ctx context.Context, r *request, size int) error {
 	g.size += size
 	q.mu.Unlock()
 
+	done := g.done
+	if r.level == store.Relaxed {
+		done = g.applied
+	}
 	if leads {
-		e.lead(g)
-		return r.err
+		e.lead(g, r.level)
 	}
 	select {
-	case <-g.done:
+	case <-done:
 	case <-ctx.Done():
 		if r.state.CompareAndSwap(waiting, abandoned) {
 			return &osier.Error{Kind: osier.KindCanceled, Op: "submit command", Err: ctx.Err()}
 		}
-		<-g.done
+		<-done
 	}
 	return r.err
 }
 
 // lead applies a group in its turn, lets the next one go on, and waits for the
-// disk on behalf of all.
-func (e *Engine) lead(g *group) {
-	defer close(g.done)
+// disk on behalf of all. A leader that need not wait itself leaves that to
+// another goroutine.
+func (e *Engine) lead(g *group, own store.Durability) {
 	q := &e.queue
 	q.order.Lock()
 	q.mu.Lock()
@@ -104,21 +108,47 @@ func (e *Engine) lead(g *group) {
 		q.next = nil
 	}
 	q.mu.Unlock()
-	pending, err := e.commit(g)
+	pending, level, err := e.commit(g)
 	q.order.Unlock()
 
-	if err == nil && pending != nil {
+	g.fail(e.storeError("commit", err), store.Relaxed)
+	close(g.applied)
+	if own == store.Relaxed && level < store.Relaxed && err == nil {
+		q.active.Add(1)
+		go func() {
+			defer q.active.Done()
+			e.settle(g, pending)
+		}()
+		return
+	}
+	if err != nil {
+		close(g.done)
+		return
+	}
+	e.settle(g, pending)
+}
+
+// settle waits until a group is durable as its requests asked.
+func (e *Engine) settle(g *group, pending *store.Pending) {
+	defer close(g.done)
+	var err error
+	if pending != nil {
 		err = pending.Wait()
 	}
 	if err == nil {
 		err = e.settleReplays(g, pending)
 	}
+	g.fail(e.storeError("commit", err), store.Buffered)
+}
+
+// fail gives an error to all requests, up to a level, that have none of their
+// own. Weaker ones have their answer already.
+func (g *group) fail(err error, weakest store.Durability) {
 	if err == nil {
 		return
 	}
-	err = e.storeError("commit", err)
 	for _, r := range g.reqs {
-		if r.err == nil {
+		if r.err == nil && r.level <= weakest {
 			r.res, r.err = nil, err
 		}
 	}
@@ -141,11 +171,12 @@ func (e *Engine) settleReplays(g *group, pending *store.Pending) error {
 // commit applies a group's requests in order to one batch and hands it to the
 // store. It returns nil if there was nothing to write. The caller holds
 // queue.order.
-func (e *Engine) commit(g *group) (*store.Pending, error) {
+func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durability, err error) {
 	b := e.store.NewBatch()
 	defer b.Close()
-	a := &applier{e: e, b: b}
-	level := store.Relaxed
+	a := &e.applier
+	a.begin(e, b, len(g.reqs) > 1)
+	level = store.Relaxed
 	for _, r := range g.reqs {
 		if !r.state.CompareAndSwap(waiting, taken) {
 			continue
@@ -160,23 +191,23 @@ func (e *Engine) commit(g *group) (*store.Pending, error) {
 		r.res, r.replayed, r.err = a.command(r.cmd, r.terms)
 		var broken *brokenBatch
 		if errors.As(r.err, &broken) {
-			return nil, errors.Join(broken.err, e.reload(a.moved()))
+			return nil, level, errors.Join(broken.err, e.reload(a.moved()))
 		}
 	}
 	if err := a.finish(); err != nil {
-		return nil, errors.Join(err, e.reload(a.moved()))
+		return nil, level, errors.Join(err, e.reload(a.moved()))
 	}
 	if b.Count() == 0 {
-		return nil, nil
+		return nil, level, nil
 	}
-	pending, err := e.store.Apply(b, level)
+	p, err := e.store.Apply(b, level)
 	if err != nil {
 		// What was worked out did not happen, and may never (a full disk).
-		return nil, errors.Join(err, e.reload(a.moved()))
+		return nil, level, errors.Join(err, e.reload(a.moved()))
 	}
 	e.commits.Add(1)
-	e.publish(a, pending.Number)
-	return &pending, nil
+	e.publish(a, p.Number)
+	return &p, level, nil
 }
 
 // moved are the databases whose state in memory a group may have changed.

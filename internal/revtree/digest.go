@@ -55,7 +55,9 @@ func JSONDigest(deleted bool, parent Rev, bodyTerm []byte, atts []Att) [16]byte 
 	}
 	h.Write(bodyTerm)
 	h.Write(append(appendAtts(head[:0], atts), tagNil))
-	return [16]byte(h.Sum(nil))
+	var sum [16]byte
+	h.Sum(sum[:0])
+	return sum
 }
 
 // appendAtts appends the list of attachments, which CouchDB keeps in reverse.
