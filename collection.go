@@ -299,10 +299,13 @@ func (c *Collection[T]) List(ctx context.Context, r Reader, o *ListOptions) iter
 			yield(Doc[T]{}, err)
 			return
 		}
+		value := new(T) // for all rows: decoders take its address
 		for row, err := range r.query(ctx, q) {
-			var doc Doc[T]
+			doc := docOf[T](&row.Document)
 			if err == nil {
-				doc, err = c.decode(r, q, &row.Document)
+				*value = doc.Value
+				err = c.decodeInto(r, q, &row.Document, value)
+				doc.Value = *value
 			}
 			if !yield(doc, err) || err != nil {
 				return
@@ -381,16 +384,28 @@ func (c *Collection[T]) Count(ctx context.Context, r Reader) (uint64, error) {
 	return 0, nil
 }
 
+// docOf makes a Doc of all but the body.
+func docOf[T any](d *Document) Doc[T] {
+	return Doc[T]{ID: d.ID, Rev: d.Rev, Seq: d.Seq, Time: d.Time, Deleted: d.Deleted, Attachments: d.Attachments, Conflicts: d.Conflicts}
+}
+
 // decode makes a Doc of a row.
 func (c *Collection[T]) decode(r Reader, q *Query, d *Document) (Doc[T], error) {
-	doc := Doc[T]{ID: d.ID, Rev: d.Rev, Seq: d.Seq, Time: d.Time, Deleted: d.Deleted, Attachments: d.Attachments, Conflicts: d.Conflicts}
+	value := new(T)
+	err := c.decodeInto(r, q, d, value)
+	doc := docOf[T](d)
+	doc.Value = *value
+	return doc, err
+}
+
+// decodeInto decodes a row's body; without one, value stays as it is.
+func (c *Collection[T]) decodeInto(r Reader, q *Query, d *Document, value *T) (err error) {
 	if d.Body == nil || d.Deleted {
-		return doc, nil
+		return nil
 	}
-	var err error
 	switch {
 	case d.Schema < c.o.Schema && c.o.Migrate != nil:
-		doc.Value, err = c.o.Migrate(d)
+		*value, err = c.o.Migrate(d)
 	case d.Schema > c.o.Schema && c.o.Schema > 0:
 		err = fmt.Errorf("schema version %d, this program knows %d: run a newer program", d.Schema, c.o.Schema)
 	default:
@@ -400,14 +415,14 @@ func (c *Collection[T]) decode(r Reader, q *Query, d *Document) (Doc[T], error) 
 				break
 			}
 		}
-		err = codec.Decode(d.Body, &doc.Value)
+		err = codec.Decode(d.Body, value)
 	}
 	if err != nil {
 		kind := KindOf(err)
 		if kind == KindOther {
 			kind = KindInvalid
 		}
-		return doc, &Error{Kind: kind, Op: "decode", DB: q.DB, Collection: c.name, ID: d.ID.String(), Err: err}
+		return &Error{Kind: kind, Op: "decode", DB: q.DB, Collection: c.name, ID: d.ID.String(), Err: err}
 	}
-	return doc, nil
+	return nil
 }

@@ -231,6 +231,7 @@ func (r *run) carryOut() error {
 	}
 	first := r.state.lastSeq
 	results := make([]osier.OpResult, len(c.Ops))
+	r.changes = slices.Grow(r.changes, len(c.Ops))
 	for i := range c.Ops {
 		colls := r.state.nextColl
 		_, dropped := r.colls[c.Ops[i].Collection] // if it is made now

@@ -64,6 +64,7 @@ type Engine struct {
 	durable  durableState
 	dbs      atomic.Pointer[map[string]*database]
 	pins     pins
+	terms    sync.Pool // of *[]byte, for prepare
 	commands atomic.Uint64
 	commits  atomic.Uint64
 
@@ -93,6 +94,7 @@ func Open(dir string, o *Options) (*Engine, error) {
 	if e.now = e.opts.Clock; e.now == nil {
 		e.now = time.Now
 	}
+	e.terms.New = func() any { return new([]byte) }
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	so := e.opts.store
 	so.SyncInterval, so.CacheBytes, so.Logger = e.opts.SyncInterval, e.opts.CacheBytes, e.opts.Logger

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/osierdb/osier"
 	"github.com/osierdb/osier/internal/keys"
@@ -59,6 +60,12 @@ func collectionRange(db, coll uint32) (lower, upper []byte) {
 	return lower, keys.PrefixEnd(lower)
 }
 
+// collSpace bounds the keys of a collection's space.
+func collSpace(db, coll uint32, space byte) (lower, upper []byte) {
+	lower = prefix(nil, db, coll, space)
+	return lower, keys.PrefixEnd(lower)
+}
+
 func directoryKey(name string) []byte { return append([]byte{keyDirectory}, name...) }
 
 func stateKey(db uint32) []byte { return prefix(nil, db, 0, spaceState) }
@@ -94,6 +101,7 @@ func stagedKey(db uint32, blob osier.BlobID) []byte {
 }
 
 func docKey(dst []byte, db, coll uint32, id osier.ID) []byte {
+	dst = slices.Grow(dst[:0], prefixSize+len(id.Key()))
 	return append(prefix(dst, db, coll, spaceDoc), id.Key()...)
 }
 

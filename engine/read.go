@@ -162,6 +162,9 @@ func (v *view) get(yield func(osier.Row, error) bool) error {
 	if err != nil {
 		return err
 	}
+	if known && len(v.q.IDs) >= sortedFrom && v.fixed {
+		return v.getSorted(c, yield)
+	}
 	for _, id := range v.q.IDs {
 		more, err := v.getOne(c, known, id, yield)
 		if err != nil || !more {
@@ -171,24 +174,82 @@ func (v *view) get(yield func(osier.Row, error) bool) error {
 	return nil
 }
 
-func (v *view) getOne(c visibleColl, known bool, id osier.ID, yield func(osier.Row, error) bool) (more bool, err error) {
-	var d document
-	found := false
-	var closer io.Closer
-	if known {
-		if found, closer, err = v.doc(c.num, id, &d); err != nil {
-			return false, err
+// From sortedFrom ids on it pays to walk them in order with one iterator;
+// sortedAt of them are read ahead to be shown in the order asked for.
+const (
+	sortedFrom = 8
+	sortedAt   = 256
+)
+
+// getSorted reads a stretch of ids in the order of the keys, where neighbours
+// share blocks, and shows them in the order asked for.
+func (v *view) getSorted(c visibleColl, yield func(osier.Row, error) bool) error {
+	it, err := v.src.NewIter(collSpace(v.db.num, c.num, spaceDoc))
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	var order []int
+	var values [][]byte
+	var buf []byte
+	for ids := v.q.IDs; len(ids) > 0; ids = ids[min(sortedAt, len(ids)):] {
+		part := ids[:min(sortedAt, len(ids))]
+		order, values, buf = order[:0], append(values[:0], make([][]byte, len(part))...), buf[:0]
+		for i := range part {
+			order = append(order, i)
+		}
+		slices.SortFunc(order, func(a, b int) int { return part[a].Compare(part[b]) })
+		for _, i := range order {
+			v.key = docKey(v.key[:0], v.db.num, c.num, part[i])
+			if it.SeekGE(v.key) && bytes.Equal(it.Key(), v.key) {
+				at := len(buf)
+				buf = append(buf, it.Value()...)
+				values[i] = buf[at:len(buf):len(buf)]
+			}
+		}
+		if err := it.Error(); err != nil {
+			return err
+		}
+		for i, id := range part {
+			more, err := v.showOne(c, id, values[i], yield)
+			if err != nil || !more {
+				return err
+			}
 		}
 	}
-	if !found {
+	return nil
+}
+
+// showOne yields a document's record, or, without one, a missing row.
+func (v *view) showOne(c visibleColl, id osier.ID, record []byte, yield func(osier.Row, error) bool) (more bool, err error) {
+	if record == nil {
 		return yield(osier.Row{Missing: true, Document: osier.Document{ID: id}}, nil), nil
 	}
-	defer closer.Close()
+	var d document
+	if err := decodeDocument(record, &d); err != nil {
+		return false, corrupt("read document", id, err)
+	}
 	row := osier.Row{Missing: d.winner.deleted && !v.q.Deleted}
 	if err := v.fill(&row.Document, c, id, &d); err != nil {
 		return false, err
 	}
 	return yield(row, nil), nil
+}
+
+func (v *view) getOne(c visibleColl, known bool, id osier.ID, yield func(osier.Row, error) bool) (more bool, err error) {
+	if !known {
+		return v.showOne(c, id, nil, yield)
+	}
+	v.key = docKey(v.key, v.db.num, c.num, id)
+	record, closer, err := v.src.Get(v.key)
+	if err == store.ErrNotFound {
+		return v.showOne(c, id, nil, yield)
+	}
+	if err != nil {
+		return false, err
+	}
+	defer closer.Close()
+	return v.showOne(c, id, record, yield)
 }
 
 // fill makes a row of a document's winner, with the parts asked for.

@@ -428,7 +428,11 @@ type collState struct {
 	bodyBytes uint64
 	lastSeq   osier.Seq
 	dirty     bool // the writer has changed it since it was last written
-	reshaped  bool // new, or its settings changed: readers must be told
+	// highest is no lower than any id that the collection has a record of,
+	// once highestKnown is set: beyond it nothing need be looked up.
+	highest      string
+	highestKnown bool
+	reshaped     bool // new, or its settings changed: readers must be told
 }
 
 func (c *collState) append(dst []byte) []byte {

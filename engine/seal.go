@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/osierdb/osier"
@@ -26,8 +27,13 @@ func (e *Engine) Exec(ctx context.Context, c *osier.Command) (*osier.Result, err
 		return nil, err
 	}
 	r := &request{cmd: c, level: e.level(c.Durability)}
-	size := r.prepare()
-	if err := e.submit(ctx, r, size); err != nil {
+	scratch := e.terms.Get().(*[]byte)
+	size := r.prepare(scratch)
+	err := e.submit(ctx, r, size)
+	if cap(*scratch) <= maxKeptTerms {
+		e.terms.Put(scratch)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return r.res, nil
@@ -107,14 +113,18 @@ func checkOp(db string, op *osier.Op) error {
 	return nil
 }
 
+// maxKeptTerms bounds the scratch memory that is kept for the next command.
+const maxKeptTerms = 4 << 20
+
 // prepare does, outside the order, what needs no state: the form of JSON
-// bodies that their digest is taken of. It returns the command's size.
-func (r *request) prepare() (size int) {
+// bodies that their digest is taken of, written into scratch. It returns the
+// command's size.
+func (r *request) prepare(scratch *[]byte) (size int) {
 	c := r.cmd
 	for i := range c.Ops {
 		size += len(c.Ops[i].Body) + 64
 	}
-	var buf []byte
+	buf := (*scratch)[:0]
 	for i := range c.Ops {
 		op := &c.Ops[i]
 		if op.Codec > osier.TagJSON || !isObject(op.Body) {
@@ -122,7 +132,7 @@ func (r *request) prepare() (size int) {
 		}
 		if r.terms == nil {
 			r.terms = make([][]byte, len(c.Ops))
-			buf = make([]byte, 0, size+size/2)
+			buf = slices.Grow(buf, size+size/4)
 		}
 		at := len(buf)
 		out, err := revtree.AppendTerm(buf, op.Body)
@@ -132,6 +142,7 @@ func (r *request) prepare() (size int) {
 		buf = out
 		r.terms[i] = buf[at:len(buf):len(buf)]
 	}
+	*scratch = buf
 	return size
 }
 

@@ -172,7 +172,7 @@ func (e *Engine) settleReplays(g *group, pending *store.Pending) error {
 // store. It returns nil if there was nothing to write. The caller holds
 // queue.order.
 func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durability, err error) {
-	b := e.store.NewBatch()
+	b := e.store.NewBatchSize(g.size + g.size/4)
 	defer b.Close()
 	a := &e.applier
 	a.begin(e, b, len(g.reqs) > 1)
