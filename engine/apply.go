@@ -538,8 +538,8 @@ func decodeTx(first osier.Seq, b []byte) (*osier.Transaction, error) {
 	r.bad = r.byte() != recordVersion
 	tx := &osier.Transaction{First: first, Last: osier.Seq(r.uvarint()), Time: at(int64(r.uvarint()))}
 	tx.Session, tx.Number = r.text(), r.uvarint()
-	n := r.uvarint()
-	if r.bad || n > uint64(len(r.b)) {
+	n := r.count(leastLeaf)
+	if r.bad {
 		return nil, errRecord
 	}
 	tx.Changes = make([]osier.TransactionChange, n)

@@ -205,6 +205,23 @@ func (r *reader) uvarint() uint64 {
 	return n
 }
 
+// The least bytes that an element of a list takes.
+const (
+	leastAttachment = 3 + 16 + 32 + 1 + 16
+	leastLeaf       = 6 // also of a transaction's change and a result's operation
+)
+
+// count reads the length of a list whose elements take least bytes or more, so
+// that a damaged one cannot ask for more memory than its record could fill.
+func (r *reader) count(least int) int {
+	n := r.uvarint()
+	if n > uint64(len(r.b)/least) {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	return int(n)
+}
+
 func (r *reader) bytes(n uint64) []byte {
 	if n > uint64(len(r.b)) {
 		r.bad, r.b = true, nil
@@ -251,11 +268,7 @@ func (r *reader) leaf(flags byte) leaf {
 }
 
 func (r *reader) attachments() []osier.Attachment {
-	n := r.uvarint()
-	if n > uint64(len(r.b)) { // each takes more than a byte
-		r.bad = true
-		return nil
-	}
+	n := r.count(leastAttachment)
 	atts := make([]osier.Attachment, n)
 	for i := range atts {
 		a := &atts[i]
@@ -300,10 +313,7 @@ func decodeDocument(b []byte, d *document) error {
 		d.kept = r.uvarint()
 	}
 	if f&flagLosers != 0 {
-		n := r.uvarint()
-		if n > uint64(len(r.b)) {
-			return fmt.Errorf("document: %w", errRecord)
-		}
+		n := r.count(leastLeaf)
 		d.losers = make([]leaf, n)
 		for i := range d.losers {
 			d.losers[i] = r.leaf(r.byte())

@@ -84,8 +84,8 @@ func decodeResult(b []byte) (res *osier.Result, own *osier.Error, err error) {
 	r.bad = r.byte() != recordVersion
 	own = r.error()
 	res = &osier.Result{First: osier.Seq(r.uvarint()), Last: osier.Seq(r.uvarint()), Time: at(int64(r.uvarint()))}
-	n := r.uvarint()
-	if r.bad || n > uint64(len(r.b)) {
+	n := r.count(leastLeaf)
+	if r.bad {
 		return nil, nil, fmt.Errorf("session result: %w", errRecord)
 	}
 	res.Ops = make([]osier.OpResult, n)
