@@ -160,5 +160,5 @@ func (c Codecs) lookup(tag CodecTag) (Codec, error) {
 	if x := c[tag]; x != nil {
 		return x, nil
 	}
-	return nil, &Error{Kind: KindUnsupported, Op: "decode", Err: fmt.Errorf("no codec for tag %d: give it to the store's Codecs", tag)}
+	return nil, &Error{Kind: KindUnsupported, Op: "decode document", Err: fmt.Errorf("no codec for tag %d: give it to the store's Codecs", tag)}
 }

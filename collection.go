@@ -2,6 +2,7 @@ package osier
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -407,7 +408,8 @@ func (c *Collection[T]) decodeInto(r Reader, q *Query, d *Document, value *T) (e
 	case d.Schema < c.o.Schema && c.o.Migrate != nil:
 		*value, err = c.o.Migrate(d)
 	case d.Schema > c.o.Schema && c.o.Schema > 0:
-		err = fmt.Errorf("schema version %d, this program knows %d: run a newer program", d.Schema, c.o.Schema)
+		err = &Error{Kind: KindUnsupported, Op: "decode", DB: q.DB, Collection: c.name, ID: d.ID.String(),
+			Err: fmt.Errorf("schema version %d, this program knows %d: run a newer program", d.Schema, c.o.Schema)}
 	default:
 		codec := c.o.Codec
 		if d.Codec != codec.Tag() {
@@ -418,11 +420,13 @@ func (c *Collection[T]) decodeInto(r Reader, q *Query, d *Document, value *T) (e
 		err = codec.Decode(d.Body, value)
 	}
 	if err != nil {
-		kind := KindOf(err)
-		if kind == KindOther {
-			kind = KindInvalid
+		var own *Error
+		if errors.As(err, &own) {
+			named := *own
+			named.DB, named.Collection, named.ID = q.DB, c.name, d.ID.String()
+			return &named
 		}
-		return &Error{Kind: kind, Op: "decode", DB: q.DB, Collection: c.name, ID: d.ID.String(), Err: err}
+		return &Error{Kind: KindInvalid, Op: "decode", DB: q.DB, Collection: c.name, ID: d.ID.String(), Err: err}
 	}
 	return nil
 }

@@ -110,20 +110,20 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
+	sep := " "
 	if e.DB != "" {
-		b.WriteByte(' ')
-		b.WriteString(e.DB)
-		if e.Collection != "" && e.Collection != DefaultCollection {
-			b.WriteByte(':')
-			b.WriteString(e.Collection)
+		b.WriteString(sep + e.DB)
+		sep = "/"
+	}
+	if e.Collection != "" && (e.DB == "" || e.Collection != DefaultCollection) {
+		if e.DB != "" {
+			sep = ":"
 		}
-		if e.ID != "" {
-			b.WriteByte('/')
-			b.WriteString(e.ID)
-		}
-	} else if e.ID != "" {
-		b.WriteByte(' ')
-		b.WriteString(e.ID)
+		b.WriteString(sep + e.Collection)
+		sep = "/"
+	}
+	if e.ID != "" {
+		b.WriteString(sep + e.ID)
 	}
 	if b.Len() > 0 {
 		b.WriteString(": ")

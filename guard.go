@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -130,6 +131,10 @@ func (g guard) Query(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 	switch q.Kind {
 	case QueryDatabases:
 		return g.visible(ctx, q)
+	case QueryInfo:
+		if q.Collection == "" && g.sees(q.DB) {
+			return g.visibleInfo(ctx, q)
+		}
 	case QueryPin, QueryUnpin:
 		// A pin shows nothing by itself.
 		return g.Backend.Query(ctx, q)
@@ -146,6 +151,24 @@ func (g guard) visible(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 		for row, err := range g.Backend.Query(ctx, q) {
 			if err == nil && !g.sees(row.DB.Name) {
 				continue
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// visibleInfo describes a database by the collections that may be read.
+func (g guard) visibleInfo(ctx context.Context, q *Query) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for row, err := range g.Backend.Query(ctx, q) {
+			if err == nil {
+				info := *row.DB
+				info.Collections = slices.DeleteFunc(slices.Clone(info.Collections), func(c CollectionInfo) bool {
+					return !g.p.Can(MayRead, Resource{q.DB, c.Name})
+				})
+				row.DB = &info
 			}
 			if !yield(row, err) || err != nil {
 				return

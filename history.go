@@ -95,9 +95,14 @@ func (c *Collection[T]) Changes(ctx context.Context, db *DB, f *Feed, keep func(
 			own = *f
 		}
 		own.Collection = c.name
-		limit := own.Limit
+		limit, poll := own.Limit, own.Mode == FeedWait && keep != nil
 		if keep != nil {
 			own.Limit = 0
+		}
+		if poll {
+			// What does not pass must not end the wait: go on to the mark that
+			// follows something that did.
+			own.Mode, own.Marks = FeedLive, true
 		}
 		q := &Query{DB: db.name}
 		shown := 0
@@ -109,7 +114,12 @@ func (c *Collection[T]) Changes(ctx context.Context, db *DB, f *Feed, keep func(
 			if err == nil && keep != nil && !row.Mark && !keep(row.Doc) {
 				continue
 			}
-			if !yield(row, err) || err != nil {
+			if !poll || !row.Mark || f.Marks && shown > 0 {
+				if !yield(row, err) || err != nil {
+					return
+				}
+			}
+			if row.Mark && poll && shown > 0 {
 				return
 			}
 			if !row.Mark {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Seq is a position in a database's order of changes. The first change has
@@ -58,6 +60,9 @@ func ParseRev(s string) (Rev, error) {
 		if _, err := hex.Decode(r.sum[:], []byte(digest)); err == nil {
 			return r, nil
 		}
+	}
+	if !utf8.ValidString(digest) || strings.ContainsFunc(digest, unicode.IsControl) {
+		return Rev{}, &Error{Kind: KindInvalid, Op: "parse revision", ID: strconv.Quote(s), Err: errRev}
 	}
 	return Rev{gen: n, text: digest}, nil
 }

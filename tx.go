@@ -157,15 +157,17 @@ func (tx *Tx) get(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		for _, id := range q.IDs {
 			if op := tx.writes[docKey{q.Collection, id}]; op != nil {
-				if !yield(pending(op), nil) {
+				if !yield(pending(q, op), nil) {
 					return
 				}
 				continue
 			}
-			tx.note(q.Collection, id)
 			one := *q
 			one.IDs = []ID{id}
 			for row, err := range tx.db.backend.Query(ctx, &one) {
+				if err == nil {
+					tx.note(q.Collection, id)
+				}
 				if !yield(row, err) || err != nil {
 					return
 				}
@@ -174,9 +176,14 @@ func (tx *Tx) get(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 	}
 }
 
-// pending shows a write that is not committed yet.
-func pending(op *Op) Row {
-	return Row{Missing: op.Deleted, Document: Document{ID: op.ID, Deleted: op.Deleted, Codec: op.Codec, Schema: op.Schema, Body: op.Body}}
+// pending shows a write that is not committed yet; it has no revision, and its
+// attachments are seen after the commit.
+func pending(q *Query, op *Op) Row {
+	row := Row{Missing: op.Deleted, Document: Document{ID: op.ID, Deleted: op.Deleted, Codec: op.Codec, Schema: op.Schema}}
+	if q.Parts&WithBody != 0 {
+		row.Body = op.Body
+	}
+	return row
 }
 
 // scan merges the transaction's own writes into a range.
@@ -189,7 +196,12 @@ func (tx *Tx) scan(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 		}
 		// What was seen reaches to where the reader stopped.
 		seen := Read{Collection: q.Collection, Start: q.Start, End: q.End}
-		defer func() { tx.reads = append(tx.reads, seen) }()
+		failed := false
+		defer func() {
+			if !failed {
+				tx.reads = append(tx.reads, seen)
+			}
+		}()
 		stopAt := func(id ID) {
 			if q.Reverse {
 				seen.Start = id.key
@@ -203,6 +215,7 @@ func (tx *Tx) scan(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 		}
 		emit := func(row Row, err error) bool {
 			if err != nil {
+				failed = true
 				yield(row, err)
 				return false
 			}
@@ -225,7 +238,7 @@ func (tx *Tx) scan(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 		shown := 0
 		for row, err := range tx.db.backend.Query(ctx, &under) {
 			for err == nil && len(own) > 0 && tx.before(q, own[0].ID, row.ID) {
-				if !emit(pending(own[0]), nil) {
+				if !emit(pending(q, own[0]), nil) {
 					return
 				}
 				own = own[1:]
@@ -242,7 +255,7 @@ func (tx *Tx) scan(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 			}
 		}
 		for _, op := range own {
-			if !emit(pending(op), nil) {
+			if !emit(pending(q, op), nil) {
 				return
 			}
 		}
