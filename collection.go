@@ -406,7 +406,8 @@ func (c *Collection[T]) decodeInto(r Reader, q *Query, d *Document, value *T) (e
 	}
 	switch {
 	case d.Schema < c.o.Schema && c.o.Migrate != nil:
-		*value, err = c.o.Migrate(d)
+		old := *d // so that only this case moves the row to the heap
+		*value, err = c.o.Migrate(&old)
 	case d.Schema > c.o.Schema && c.o.Schema > 0:
 		err = &Error{Kind: KindUnsupported, Op: "decode", DB: q.DB, Collection: c.name, ID: d.ID.String(),
 			Err: fmt.Errorf("schema version %d, this program knows %d: run a newer program", d.Schema, c.o.Schema)}

@@ -172,8 +172,12 @@ func (ed *edit) prune(r *run) error {
 }
 
 // stemEvery is how many generations pass between two cuts of the ancestry, so
-// that their cost is shared.
-const stemEvery = 32
+// that their cost is shared. Each cut looks at the last two stretches, and once
+// in a while at all, since a graft or a lower limit may have left more.
+const (
+	stemEvery = 32
+	stemAll   = 1024
+)
 
 // stem forgets ancestors beyond the collection's limit, with the bodies that are
 // kept of them. Paths are cut exactly when they are read.
@@ -187,7 +191,12 @@ func (ed *edit) stem(r *run) error {
 		return nil
 	}
 	lower, _ := revsRange(r.db.num, ed.coll.num, spaceAncestor, ed.id)
-	it, err := r.a.b.NewIter(lower, generationKey(r.db.num, ed.coll.num, spaceAncestor, ed.id, least-limit))
+	from := lower
+	if least%stemAll != 0 && least-limit > 2*stemEvery {
+		// What is older was cut before; walking over its remains is not free.
+		from = generationKey(r.db.num, ed.coll.num, spaceAncestor, ed.id, least-limit-2*stemEvery)
+	}
+	it, err := r.a.b.NewIter(from, generationKey(r.db.num, ed.coll.num, spaceAncestor, ed.id, least-limit))
 	if err != nil {
 		return err
 	}
