@@ -190,55 +190,20 @@ func pending(q *Query, op *Op) Row {
 func (tx *Tx) scan(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		own, merges := tx.ownRange(q)
+		s := &txScan{q: q, yield: yield, seen: Read{Collection: q.Collection, Start: q.Start, End: q.End}}
 		under := *q
 		if merges {
+			s.skip = q.Skip
 			under.Skip, under.Limit = 0, 0
 		}
-		// What was seen reaches to where the reader stopped.
-		seen := Read{Collection: q.Collection, Start: q.Start, End: q.End}
-		failed := false
 		defer func() {
-			if !failed {
-				tx.reads = append(tx.reads, seen)
+			if !s.failed {
+				tx.reads = append(tx.reads, s.seen)
 			}
 		}()
-		stopAt := func(id ID) {
-			if q.Reverse {
-				seen.Start = id.key
-			} else {
-				seen.End = id.key + "\x00"
-			}
-		}
-		skip, left := q.Skip, q.Limit
-		if !merges {
-			skip, left = 0, 0
-		}
-		emit := func(row Row, err error) bool {
-			if err != nil {
-				failed = true
-				yield(row, err)
-				return false
-			}
-			if skip > 0 {
-				skip--
-				return true
-			}
-			if !yield(row, nil) {
-				stopAt(row.ID)
-				return false
-			}
-			if left > 0 {
-				if left--; left == 0 {
-					stopAt(row.ID)
-					return false
-				}
-			}
-			return true
-		}
-		shown := 0
 		for row, err := range tx.db.backend.Query(ctx, &under) {
 			for err == nil && len(own) > 0 && tx.before(q, own[0].ID, row.ID) {
-				if !emit(pending(q, own[0]), nil) {
+				if !s.emit(pending(q, own[0]), nil) {
 					return
 				}
 				own = own[1:]
@@ -246,20 +211,50 @@ func (tx *Tx) scan(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 			if err == nil && tx.writes[docKey{q.Collection, row.ID}] != nil {
 				continue // own has it
 			}
-			if !emit(row, err) {
-				return
-			}
-			if shown++; under.Limit > 0 && shown == under.Limit {
-				stopAt(row.ID)
+			if !s.emit(row, err) {
 				return
 			}
 		}
 		for _, op := range own {
-			if !emit(pending(q, op), nil) {
+			if !s.emit(pending(q, op), nil) {
 				return
 			}
 		}
 	}
+}
+
+// txScan is a range being shown to a transaction. What it counts as seen
+// reaches to where the reader stopped.
+type txScan struct {
+	q      *Query
+	yield  func(Row, error) bool
+	skip   int // rows to pass over here, not below
+	shown  int
+	seen   Read
+	failed bool
+}
+
+// emit shows a row and tells whether to go on.
+func (s *txScan) emit(row Row, err error) bool {
+	if err != nil {
+		s.failed = true
+		s.yield(row, err)
+		return false
+	}
+	if s.skip > 0 {
+		s.skip--
+		return true
+	}
+	more := s.yield(row, nil)
+	if s.shown++; more && s.shown != s.q.Limit {
+		return true
+	}
+	if s.q.Reverse {
+		s.seen.Start = row.ID.key
+	} else {
+		s.seen.End = row.ID.key + "\x00"
+	}
+	return false
 }
 
 // before tells whether own write a comes no later than row b.

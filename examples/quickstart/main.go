@@ -68,18 +68,32 @@ func run(ctx context.Context, dir string) error {
 		return err
 	}
 	// end
-	for _, m := range known {
-		if _, err := Mountains.Insert(ctx, db, m); errors.Is(err, osier.ErrConflict) {
-			continue // from an earlier run
-		} else if err != nil {
-			return err
-		}
+	if err := fill(ctx, db); err != nil {
+		return err
 	}
 	n, err := Mountains.Count(ctx, db)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("%d mountains in %s\n", n, dir)
+	if err := change(ctx, db); err != nil {
+		return err
+	}
+	return show(ctx, db)
+}
+
+// fill inserts the mountains that are not there from an earlier run.
+func fill(ctx context.Context, db *osier.DB) error {
+	for _, m := range known {
+		if _, err := Mountains.Insert(ctx, db, m); err != nil && !errors.Is(err, osier.ErrConflict) {
+			return err
+		}
+	}
+	return nil
+}
+
+// change writes one document, and two together.
+func change(ctx context.Context, db *osier.DB) error {
 
 	// snippet: update
 	doc, err := Mountains.Get(ctx, db, "K2")
@@ -111,7 +125,11 @@ func run(ctx context.Context, dir string) error {
 		return err
 	}
 	// end
+	return nil
+}
 
+// show lists documents in order, and the latest changes.
+func show(ctx context.Context, db *osier.DB) error {
 	fmt.Println("names from K on:")
 	// snippet: list
 	for doc, err := range Mountains.List(ctx, db, &osier.ListOptions{From: "K", Limit: 3}) {
