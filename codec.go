@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/osierdb/osier/pot"
 )
 
 // CodecTag is the byte that travels with every stored body and says how it is
@@ -143,12 +145,42 @@ func (binaryCodec) AppendJSON(dst, body []byte) ([]byte, error) {
 	return append(dst, b...), err
 }
 
+// Pot stores documents in the compact self-describing form of package pot: fast
+// to read, and each body can be read by itself, so it names its fields. A Raw
+// body must be a valid payload.
+var Pot Codec = potCodec{}
+
+type potCodec struct{}
+
+func (potCodec) Tag() CodecTag { return TagPot }
+
+func (potCodec) Append(dst []byte, v any) ([]byte, error) {
+	raw, ok := v.(Raw)
+	if !ok {
+		return pot.MarshalAppend(dst, v)
+	}
+	if err := pot.Valid(raw, nil); err != nil {
+		return dst, err
+	}
+	return append(dst, raw...), nil
+}
+
+func (potCodec) Decode(body []byte, v any) error {
+	if r, ok := v.(*Raw); ok {
+		*r = append(Raw{}, body...)
+		return nil
+	}
+	return pot.Unmarshal(body, v)
+}
+
+func (potCodec) AppendJSON(dst, body []byte) ([]byte, error) { return pot.ToJSON(dst, body, nil) }
+
 // Codecs is the set a Store knows, by tag.
 type Codecs map[CodecTag]Codec
 
-// NewCodecs returns the set of JSON, Binary and more.
+// NewCodecs returns the set of JSON, Binary, Pot and more.
 func NewCodecs(more ...Codec) Codecs {
-	c := Codecs{TagJSON: JSON, TagBinary: Binary}
+	c := Codecs{TagJSON: JSON, TagBinary: Binary, TagPot: Pot}
 	for _, x := range more {
 		c[x.Tag()] = x
 	}

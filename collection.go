@@ -339,7 +339,7 @@ func (c *Collection[T]) scan(o *ListOptions) (*Query, error) {
 	if o.Prefix == nil {
 		return q, nil
 	}
-	start, end, err := prefixRange(o.Prefix)
+	start, end, err := PrefixRange(o.Prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -350,8 +350,11 @@ func (c *Collection[T]) scan(o *ListOptions) (*Query, error) {
 	return q, nil
 }
 
-// prefixRange returns the bounds of the keys that begin with p.
-func prefixRange(p any) (start, end string, err error) {
+// PrefixRange returns the bounds, for Query.Start and End, of the ids that begin
+// with p: of a string (or an ID of one), the strings that begin with it; of a
+// Tuple, the tuples whose first fields it is. Other types have no prefixes:
+// ErrInvalid.
+func PrefixRange(p any) (start, end string, err error) {
 	var b []byte
 	if id, ok := p.(ID); ok {
 		p = id.Value()

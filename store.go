@@ -17,7 +17,7 @@ type Store struct {
 
 // StoreOptions for NewStore. The zero value is useful.
 type StoreOptions struct {
-	Codecs Codecs           // nil: JSON and Binary
+	Codecs Codecs           // nil: JSON, Binary and Pot
 	Clock  func() time.Time // nil: time.Now; used for ids made inside transactions
 }
 

@@ -43,7 +43,7 @@ type Options struct {
 	// Clock gives the time of changes; nil is time.Now. Times never go back
 	// within a store, whatever the clock does.
 	Clock func() time.Time
-	// Codecs that typed handles may meet; nil is JSON, CBOR and Binary.
+	// Codecs that typed handles may meet; nil is JSON, CBOR, Pot and Binary.
 	Codecs osier.Codecs
 	// Logger gets the rare messages about the engine's state; nil is silent.
 	Logger *slog.Logger

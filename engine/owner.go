@@ -75,6 +75,9 @@ func (e *Engine) Backup(ctx context.Context, dir string) error {
 	if err := e.open("backup"); err != nil {
 		return err
 	}
+	if e.opts.ReadOnly {
+		return &osier.Error{Kind: osier.KindReadOnly, Op: "backup to " + dir, Err: errors.New("a store that was opened read-only cannot make one")}
+	}
 	return e.storeError("backup to "+dir, e.store.Checkpoint(dir))
 }
 

@@ -1,0 +1,5 @@
+//go:build !race
+
+package pot
+
+const raceEnabled = false

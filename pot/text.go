@@ -1,0 +1,182 @@
+package pot
+
+import (
+	"encoding/binary"
+	"unicode/utf8"
+	"unsafe"
+)
+
+const highBits = 0x8080808080808080
+
+// validText is utf8.Valid, quicker for the short ASCII texts that most are.
+func validText(b []byte) bool {
+	if len(b) >= 8 {
+		i := 0
+		for ; i+8 <= len(b); i += 8 {
+			if binary.LittleEndian.Uint64(b[i:])&highBits != 0 {
+				return utf8.Valid(b)
+			}
+		}
+		return binary.LittleEndian.Uint64(b[len(b)-8:])&highBits == 0 || utf8.Valid(b)
+	}
+	for _, c := range b {
+		if c >= utf8.RuneSelf {
+			return utf8.Valid(b)
+		}
+	}
+	return true
+}
+
+// ReadText reads a string.
+func (r *Reader) ReadText() (string, error) {
+	b, err := r.textBytes()
+	if err != nil {
+		return "", err
+	}
+	return r.newString(b)
+}
+
+// textBytes reads a string's bytes, which point into the input.
+func (r *Reader) textBytes() ([]byte, error) {
+	at := r.pos
+	kind, arg, err := r.header()
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == kindBytes:
+		b, err := r.take(arg, "text")
+		if err == nil && !validText(b) {
+			err = errAt(ErrUTF8, at, "text of %d bytes", len(b))
+		}
+		return b, err
+	case kind == kindSymbol:
+		text, _, err := r.symbolBody(arg, at)
+		return unsafe.Slice(unsafe.StringData(text), len(text)), err
+	case kind == kindSpecial && arg <= specUnit:
+		return nil, nil
+	}
+	return nil, r.mismatch(at, "text")
+}
+
+const (
+	chunkSize   = 1 << 10
+	chunkString = 128
+)
+
+// newString makes a string of valid text within the input, by the rule that
+// the options give.
+func (r *Reader) newString(b []byte) (string, error) {
+	n := len(b)
+	switch {
+	case n == 0:
+		return "", nil
+	case r.opts.Strings == BorrowStrings:
+		return unsafe.String(&b[0], n), nil
+	case r.opts.Strings == InternStrings && n <= 64:
+		return r.interned(b)
+	}
+	if r.budget -= int64(n); r.budget < 0 {
+		return "", r.fail(ErrBudget, "text of %d bytes", n)
+	}
+	return r.copyString(b), nil
+}
+
+// copyString copies short strings into a chunk that they share, which is never
+// written to again where strings lie.
+func (r *Reader) copyString(b []byte) string {
+	n := len(b)
+	if n > chunkString {
+		return string(b)
+	}
+	if n > len(r.chunk) {
+		// What is left of the input bounds what can be needed.
+		r.chunk = make([]byte, max(n, min(chunkSize, len(r.data)-r.pos+n)))
+	}
+	copy(r.chunk, b)
+	s := unsafe.String(&r.chunk[0], n)
+	r.chunk = r.chunk[n:]
+	return s
+}
+
+// interned returns an earlier copy of a short string if there is one.
+func (r *Reader) interned(b []byte) (string, error) {
+	if r.intern == nil {
+		r.intern = new([256]string)
+	}
+	h := uint32(len(b))
+	for _, c := range b {
+		h = (h ^ uint32(c)) * 16777619
+	}
+	slot := &r.intern[(h^h>>16)&255]
+	if *slot == string(b) {
+		return *slot, nil
+	}
+	if err := r.charge(len(b)); err != nil {
+		return "", err
+	}
+	*slot = r.copyString(b)
+	return *slot, nil
+}
+
+// ReadBytes reads bytes: a byte atom, or a sequence of integers up to 255. The
+// result is a copy unless strings are borrowed.
+func (r *Reader) ReadBytes() ([]byte, error) {
+	return r.appendBytesTo(nil)
+}
+
+// appendBytesTo reads bytes into the memory of dst, if there is enough.
+func (r *Reader) appendBytesTo(dst []byte) ([]byte, error) {
+	at := r.pos
+	kind, arg, err := r.header()
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == kindSpecial && arg <= specUnit:
+		return nil, nil
+	case kind == kindSeq:
+		return r.byteSeq(dst, arg)
+	case kind == kindSymbol:
+		text, _, err := r.symbolBody(arg, at)
+		return append(dst[:0], text...), err
+	case kind != kindBytes:
+		return nil, r.mismatch(at, "bytes")
+	}
+	b, err := r.take(arg, "bytes")
+	if err != nil || r.opts.Strings == BorrowStrings {
+		return b, err
+	}
+	if len(b) > cap(dst) {
+		if err := r.charge(len(b)); err != nil {
+			return nil, err
+		}
+	}
+	if dst == nil {
+		dst = make([]byte, 0, len(b)) // empty bytes are not nil
+	}
+	return append(dst[:0], b...), nil
+}
+
+func (r *Reader) byteSeq(dst []byte, n uint64) ([]byte, error) {
+	if err := r.checkCount(n, 1); err != nil {
+		return nil, err
+	}
+	if int(n) > cap(dst) || dst == nil {
+		if err := r.charge(int(n)); err != nil {
+			return nil, err
+		}
+		dst = make([]byte, 0, n)
+	}
+	dst = dst[:0]
+	for range n {
+		at := r.pos
+		v, err := r.ReadUint()
+		switch {
+		case err != nil:
+			return nil, err
+		case v > 255:
+			return nil, errAt(ErrRange, at, "%d in a byte", v)
+		}
+		dst = append(dst, byte(v))
+	}
+	return dst, nil
+}
