@@ -267,8 +267,8 @@ func (c *Collection[T]) GetMany(ctx context.Context, r Reader, ids ...any) ([]*D
 			out = append(out, nil)
 			continue
 		}
-		doc, err := c.decode(r, q, &row.Document)
-		if err != nil {
+		doc := docOf[T](&row.Document)
+		if err := c.decodeInto(r, q, &row.Document, &doc.Value); err != nil {
 			return nil, err
 		}
 		out = append(out, &doc)

@@ -81,8 +81,8 @@ func DecodeID(b []byte) (ID, error) {
 }
 
 // TrustedID makes an ID of bytes that are known to be an encoded key: a
-// backend uses it on what it stored itself.
-func TrustedID(b []byte) ID { return ID{key: string(b)} }
+// backend uses it on what it stored itself. A string is not copied.
+func TrustedID[K []byte | string](key K) ID { return ID{key: string(key)} }
 
 // Encoded returns the order-preserving form.
 func (id ID) Encoded() []byte { return []byte(id.key) }

@@ -26,6 +26,7 @@ type mender struct {
 
 	coll     *collState
 	collName string
+	lacking  map[osier.ID]bool // its documents that were reported as lost or older
 }
 
 func (m *mender) say(id osier.ID, format string, args ...any) {
@@ -186,6 +187,7 @@ func (m *mender) collections() (map[uint32]namedColl, error) {
 func (m *mender) collection() error {
 	c := m.coll
 	c.count, c.deleted, c.bodyBytes = 0, 0, 0
+	m.lacking = map[osier.ID]bool{}
 	lower := prefix(nil, m.num, c.num, spaceSeq)
 	if err := m.w.deleteRange(lower, keys.PrefixEnd(lower)); err != nil {
 		return err
@@ -200,7 +202,7 @@ func (m *mender) collection() error {
 			err = decodeDocument(value, &d)
 		}
 		if err != nil {
-			m.say(id, "the document is damaged: %w", err)
+			m.lacks(id, "the document is damaged: %w", err)
 			return m.w.delete(append(prefix(nil, m.num, c.num, spaceDoc), tail...))
 		}
 		return m.document(id, &d)
@@ -208,25 +210,87 @@ func (m *mender) collection() error {
 	if err != nil {
 		return err
 	}
-	// Documents that the feed knows and that are not there.
-	v := view{src: m.src, db: &database{num: m.num}}
+	// Documents that the feed knows and that are not there, or older.
 	err = scanPrefix(m.src, lower, func(tail, value []byte) error {
 		s, err := decodeSeqRecord(value)
-		if err != nil {
+		if err != nil || len(tail) != 8 {
 			return nil // the feed is derived anew
 		}
-		var d document
-		found, closer, err := v.doc(c.num, s.id, &d)
-		if found {
-			closer.Close()
-			return nil
+		at, found, err := m.place(s.id)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			m.lacks(s.id, "the document is lost; it was at revision %v", s.rev)
+		case uint64(at) < binary.BigEndian.Uint64(tail):
+			m.lacks(s.id, "the document is older again; its revision %v is lost", s.rev)
 		}
-		if err == nil {
-			m.say(s.id, "the document is lost; it was at revision %v", s.rev)
-		}
-		return m.strays(s.id)
+		return nil
 	})
+	for _, space := range []byte{spaceAncestor, spaceVersion, spaceDigest} {
+		err = errors.Join(err, m.sweep(space))
+	}
 	return err
+}
+
+// lacks reports, once, that a document or its newest revision is lost.
+func (m *mender) lacks(id osier.ID, format string, args ...any) {
+	if !m.lacking[id] {
+		m.lacking[id] = true
+		m.say(id, format, args...)
+	}
+}
+
+// place is where a document stands in the feed; found is false if its record is
+// lost or damaged.
+func (m *mender) place(id osier.ID) (at osier.Seq, found bool, err error) {
+	v := view{src: m.src, db: &database{num: m.num}}
+	var d document
+	found, closer, err := v.doc(m.coll.num, id, &d)
+	if found {
+		at = latest(&d)
+		closer.Close()
+	}
+	if osier.KindOf(err) == osier.KindCorrupt {
+		err = nil
+	}
+	return at, found, err
+}
+
+// sweep drops what belongs to documents that are not there, which would come up
+// again with new documents of their ids.
+func (m *mender) sweep(space byte) error {
+	lower := prefix(nil, m.num, m.coll.num, space)
+	it, err := m.src.NewIter(lower, keys.PrefixEnd(lower))
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for ok := it.First(); ok && m.ctx.Err() == nil; {
+		tail := it.Key()[len(lower):]
+		n, err := keys.Skip(tail)
+		if err != nil || n == 0 {
+			if err := m.w.delete(it.Key()); err != nil {
+				return err
+			}
+			ok = it.Next()
+			continue
+		}
+		id := osier.TrustedID(slices.Clone(tail[:n]))
+		_, found, err := m.place(id)
+		if err != nil {
+			return err
+		}
+		if !found {
+			m.lacks(id, "the document is lost")
+			if err := m.strays(id); err != nil {
+				return err
+			}
+		}
+		_, next := revsRange(m.num, m.coll.num, space, id)
+		ok = it.SeekGE(next)
+	}
+	return errors.Join(it.Error(), m.ctx.Err())
 }
 
 // strays drops what belonged to a lost document.
@@ -304,6 +368,9 @@ func (r *mending) versions() error {
 			return err
 		}
 	}
+	if nodes, err = r.ancestry(nodes); err != nil {
+		return err
+	}
 	whole := map[osier.Rev]bool{}
 	r.d.kept = 0
 	lower, _ := revsRange(m.num, m.coll.num, spaceVersion, r.id)
@@ -334,6 +401,36 @@ func (r *mending) versions() error {
 		return !whole[l.rev]
 	})
 	return err
+}
+
+// ancestry drops the nodes that stand at or after a leaf: they belong to
+// revisions that are lost, and the document's record is an older one.
+func (r *mending) ancestry(nodes []node) (kept []node, err error) {
+	m := r.m
+	leaves, newest := map[osier.Rev]bool{r.d.winner.rev: true}, r.d.winner.rev.Generation()
+	for i := range r.d.losers {
+		leaves[r.d.losers[i].rev] = true
+		newest = max(newest, r.d.losers[i].rev.Generation())
+	}
+	parents := make(map[osier.Rev]osier.Rev, len(nodes))
+	for i := range nodes {
+		parents[nodes[i].rev] = nodes[i].parent
+	}
+	for _, n := range nodes {
+		rev := n.rev
+		for !rev.IsZero() && !leaves[rev] {
+			rev = parents[rev]
+		}
+		if rev.IsZero() && n.rev.Generation() <= newest {
+			kept = append(kept, n)
+			continue
+		}
+		m.lacks(r.id, "the document is older again; what came after revision %v is lost", r.d.winner.rev)
+		if err := m.w.delete(revKey(nil, m.num, m.coll.num, spaceAncestor, r.id, n.rev)); err != nil {
+			return nil, err
+		}
+	}
+	return kept, nil
 }
 
 // attachments drops those whose bytes are lost and counts the others. It tells

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/osierdb/osier"
 	"github.com/osierdb/osier/internal/keys"
@@ -315,8 +316,9 @@ func (v *view) scan(ctx context.Context, yield func(osier.Row, error) bool) erro
 	skip, shown := v.q.Skip, 0
 	var d document
 	var row osier.Row
+	var ids idArena
 	for ; ok; ok = step() {
-		id := osier.TrustedID(it.Key()[len(base):])
+		id := ids.id(it.Key()[len(base):])
 		if err := decodeDocument(it.Value(), &d); err != nil {
 			return corrupt("read document", id, err)
 		}
@@ -341,6 +343,22 @@ func (v *view) scan(ctx context.Context, yield func(osier.Row, error) bool) erro
 		}
 	}
 	return it.Error()
+}
+
+// idArena makes ids, some dozens from one piece of memory. The pieces are small,
+// so that an id that is kept does not keep much else.
+type idArena struct{ b strings.Builder }
+
+const idArenaSize = 1 << 10
+
+func (a *idArena) id(key []byte) osier.ID {
+	if a.b.Len()+len(key) > a.b.Cap() {
+		a.b.Reset()
+		a.b.Grow(max(idArenaSize, len(key)))
+	}
+	at := a.b.Len()
+	a.b.Write(key)
+	return osier.TrustedID(a.b.String()[at:])
 }
 
 func (e *Engine) databases(yield func(osier.Row, error) bool) error {
