@@ -1,0 +1,335 @@
+package pocket
+
+import (
+	"iter"
+	"math"
+	"strings"
+	"time"
+)
+
+// A Reader is what can be read from: a *Store, whose every call sees the
+// newest state, or a *Snapshot, whose calls all see the same one.
+type Reader interface {
+	lookup(key string) (record, bool)
+	view() (*Store, *state)
+	store() *Store
+}
+
+func (s *Store) store() *Store { return s }
+
+// view takes a snapshot; see tree.go for the order of the two steps.
+func (s *Store) view() (*Store, *state) {
+	s.snapshots.Add(1)
+	return s, s.cur.Load()
+}
+
+// Get returns the value stored under key. It takes no lock; for texts without
+// escapes, numbers, booleans and values of registered types that were read
+// before, it allocates nothing.
+//
+// The value of a registered type is decoded once and then shared: what its
+// pointers, slices and maps lead to must not be changed. T may also be a
+// pointer to a registered type, an interface that registered types implement,
+// any, Raw, Record, or json.RawMessage.
+//
+// The error matches ErrNotFound, or ErrType when the record is no T.
+func Get[T any](from Reader, key string) (T, error) {
+	s, ok := from.(*Store)
+	var r record
+	if ok {
+		r, ok = s.lookup(key)
+	} else {
+		s = from.store()
+		r, ok = from.lookup(key)
+	}
+	if !ok {
+		var none T
+		return none, ErrNotFound
+	}
+	return decode[T](s, r)
+}
+
+// An Item is a value with what the store knows about it.
+type Item[T any] struct {
+	Key     string
+	Value   T
+	Version Version
+	Expires time.Time // zero for never
+}
+
+// Lookup is Get with the record's version and expiry.
+func Lookup[T any](from Reader, key string) (Item[T], error) {
+	r, ok := from.lookup(key)
+	if !ok {
+		return Item[T]{Key: key}, ErrNotFound
+	}
+	return itemOf[T](from.store(), r)
+}
+
+func itemOf[T any](s *Store, r record) (Item[T], error) {
+	v, err := decode[T](s, r)
+	rec := Record{r: r, s: s}
+	return Item[T]{Key: r.key(), Value: v, Version: rec.Version(), Expires: rec.Expires()}, err
+}
+
+// Has reports whether something is stored under key.
+func Has(from Reader, key string) bool {
+	_, ok := from.lookup(key)
+	return ok
+}
+
+// A Record is a record as it is stored. It stays valid, and what it returns
+// unchanged, for as long as it is held, but keeps up to 1 MiB of memory from
+// being freed; clone the texts of records that are kept for long.
+type Record struct {
+	r record
+	s *Store
+}
+
+// Key returns the key.
+func (r Record) Key() string { return r.r.key() }
+
+// JSON returns the value in its JSON form.
+func (r Record) JSON() string { return r.r.value() }
+
+// Type returns the name of the value's type, "" for a plain value.
+func (r Record) Type() string { return r.s.types.name(r.r.typeID()) }
+
+// Version returns the record's version.
+func (r Record) Version() Version { return Version(r.r.version()) }
+
+// Expires returns when the record ends, the zero time for never.
+func (r Record) Expires() time.Time {
+	ms := r.r.expiry()
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+// ValueOf returns the value of a record.
+func ValueOf[T any](r Record) (T, error) { return decode[T](r.s, r.r) }
+
+// A Snapshot is the state of a store after one transaction. It needs no
+// closing; the memory of what has changed since is freed with it.
+type Snapshot struct {
+	s  *Store
+	st *state
+}
+
+// Snapshot returns the newest state. It costs one small allocation.
+func (s *Store) Snapshot() *Snapshot {
+	_, st := s.view()
+	return &Snapshot{s, st}
+}
+
+// Version returns the sequence of the last transaction that the snapshot sees.
+func (sn *Snapshot) Version() Version { return Version(sn.st.seq) }
+
+func (sn *Snapshot) view() (*Store, *state) { return sn.s, sn.st }
+func (sn *Snapshot) store() *Store          { return sn.s }
+
+func (sn *Snapshot) lookup(key string) (record, bool) {
+	r, ok := sn.recordOf(key)
+	return r, ok && !gone(r)
+}
+
+// recordOf finds a record that may have expired.
+func (sn *Snapshot) recordOf(key string) (record, bool) {
+	h := head(key)
+	n := sn.st.root
+	for {
+		switch x := n.(type) {
+		case *inner:
+			n = x.kids[x.child(h, key)]
+		case *leaf:
+			i, ok := x.search(sn.st.dir, h, key)
+			if !ok {
+				return record{}, false
+			}
+			return sn.st.visible(offset(x.offs[i].Load())), true
+		default:
+			return record{}, false
+		}
+	}
+}
+
+// A Span is a range of keys, which are ordered by their bytes. The zero Span
+// is empty; see All, WithPrefix and Between.
+type Span struct {
+	from, to  string // from <= key < to
+	unbounded bool   // to does not count
+	fromHead  uint64
+	toHead    uint64
+}
+
+// All spans every key.
+func All() Span { return Span{unbounded: true} }
+
+// Between spans the keys from from, inclusive, up to to, exclusive.
+func Between(from, to string) Span {
+	return Span{from: from, to: to, fromHead: head(from), toHead: head(to)}
+}
+
+// From spans the keys from from on.
+func From(from string) Span { return Span{from: from, fromHead: head(from), unbounded: true} }
+
+// WithPrefix spans the keys that begin with prefix.
+func WithPrefix(prefix string) Span {
+	sp := From(prefix)
+	if end := prefixEnd(prefix); end != "" {
+		sp.unbounded, sp.to, sp.toHead = false, end, head(end)
+	}
+	return sp
+}
+
+// prefixEnd returns the first text behind all that begin with prefix, "" when
+// there is none.
+func prefixEnd(prefix string) string {
+	n := len(prefix)
+	for n > 0 && prefix[n-1] == math.MaxUint8 {
+		n--
+	}
+	if n == 0 {
+		return ""
+	}
+	end := []byte(prefix[:n])
+	end[n-1]++
+	return viewString(end)
+}
+
+// Contains reports whether key lies in the span.
+func (sp Span) Contains(key string) bool {
+	return key >= sp.from && (sp.unbounded || key < sp.to)
+}
+
+// Prefix yields the keys that begin with prefix, with their values, in order;
+// see Scan.
+func Prefix[T any](from Reader, prefix string) iter.Seq2[string, T] {
+	return Scan[T](from, WithPrefix(prefix))
+}
+
+// Range yields the keys from first, inclusive, up to last, exclusive, with
+// their values, in order; see Scan.
+func Range[T any](from Reader, first, last string) iter.Seq2[string, T] {
+	return Scan[T](from, Between(first, last))
+}
+
+// Scan yields the keys in span that hold a T, with their values, in order.
+// Each iteration over a *Store sees one snapshot of it, taken when it begins,
+// and blocks no writer. Records that hold something else than a T are passed
+// over; scan for Record to see them all.
+func Scan[T any](from Reader, sp Span) iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) { scan(from, sp, false, yield) }
+}
+
+// Reverse is Scan from the last key of the span to the first.
+func Reverse[T any](from Reader, sp Span) iter.Seq2[string, T] {
+	return func(yield func(string, T) bool) { scan(from, sp, true, yield) }
+}
+
+// scan asks once for all records what can be asked once: whether T is one of
+// the types that need no decoding.
+func scan[T any](from Reader, sp Span, reverse bool, yield func(string, T) bool) {
+	s, st := from.view()
+	var v T
+	text, _ := any(&v).(*string)
+	rec, _ := any(&v).(*Record)
+	pages := *s.cache.pages.Load()
+	var run [leafCap]record
+	c := cursor{dir: st.dir, span: sp, reverse: reverse}
+	for l, from, to := c.first(st.root); l != nil; l, from, to = c.next() {
+		for _, r := range run[:st.collect(&run, l, from, to, reverse)] {
+			switch {
+			case text != nil && r.flags()&flagPlainText != 0:
+				*text = r.text()
+			case rec != nil:
+				*rec = Record{r: r, s: s}
+			default:
+				if p := cached[T](s.cache, pages, r); p != nil {
+					v = *p
+					break
+				}
+				d, err := decode[T](s, r)
+				if err != nil {
+					continue
+				}
+				v = d
+			}
+			if !yield(r.key(), v) {
+				return
+			}
+		}
+	}
+}
+
+// cached returns the decoded value of a record of a registered type, or nil.
+func cached[T any](c *cache, pages []*cachePage, r record) *T {
+	i := r.cacheIndex()
+	if i == 0 || i == frozen {
+		return nil
+	}
+	x := c.cellAt(pages, i, r)
+	if x == nil {
+		return nil
+	}
+	p, _ := x.value.(*T)
+	return p
+}
+
+// collect puts the records that a snapshot sees of the positions [from, to)
+// into run, without those that have expired, and returns how many there are.
+// In a loop of its own this costs a third of what it costs between decoding
+// and yielding.
+func (st *state) collect(run *[leafCap]record, l *leaf, from, to int, reverse bool) int {
+	n, i, by := 0, from, 1
+	if reverse {
+		i, by = to-1, -1
+	}
+	dir, seq := *st.dir, st.seq
+	for ; i >= from && i < to; i += by {
+		off := offset(l.offs[i&(leafCap-1)].Load())
+		r, ok := dir.at(off)
+		if !ok || r.version() > seq {
+			r = st.visible(off)
+		}
+		if r.flags()&flagHasExpiry != 0 && gone(r) {
+			continue
+		}
+		run[n&(leafCap-1)] = r
+		n++
+	}
+	return n
+}
+
+// Records yields the records in span as they are stored, in order.
+func Records(from Reader, sp Span) iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		for _, r := range Scan[Record](from, sp) {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// Count returns how many records of any type lie in span. It costs a step for
+// each leaf of up to 128 keys, or for each record when some of them expire.
+func Count(from Reader, sp Span) int {
+	s, st := from.view()
+	n := 0
+	if s.stats.expiring.Load() == 0 {
+		c := cursor{dir: st.dir, span: sp}
+		for l, i, to := c.first(st.root); l != nil; l, i, to = c.next() {
+			n += to - i
+		}
+		return n
+	}
+	for range Records(from, sp) {
+		n++
+	}
+	return n
+}
+
+// cloneKey detaches a key from the arena.
+func cloneKey(r record) string { return strings.Clone(r.key()) }

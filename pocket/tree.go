@@ -1,0 +1,534 @@
+package pocket
+
+import (
+	"encoding/binary"
+	"strings"
+	"sync/atomic"
+)
+
+// The ordered index is a B+tree whose leaves hold, for every key, its first
+// eight bytes as a number and the offset of its newest record. Comparing those
+// heads decides nearly every step without touching a record.
+//
+// The tree's shape is copy-on-write: a transaction that adds or removes keys
+// copies the nodes on the way and publishes a new root. A transaction that
+// only gives an existing key a new version stores the new offset into the
+// leaf in place, provided that no snapshot was taken since the leaf was made;
+// else it copies too. A snapshot that is taken while such stores are under way
+// sees records that are newer than itself and follows their prev offset.
+const (
+	leafCap  = 128
+	innerCap = 64
+	minFill  = leafCap / 8
+)
+
+type leaf struct {
+	n     int
+	epoch uint64 // snapshots taken before the leaf was made
+	owner uint64 // transaction that made it, and may change its shape
+	heads [leafCap]uint64
+	offs  [leafCap]atomic.Uint64
+}
+
+type inner struct {
+	n     int
+	epoch uint64
+	owner uint64
+	heads [innerCap]uint64
+	// seps[i] is the lower bound of the keys in kids[i]; heads[i] its head.
+	seps [innerCap]string
+	kids [innerCap]node
+}
+
+// node is a *leaf or an *inner.
+type node interface{ size() int }
+
+func (l *leaf) size() int   { return l.n }
+func (in *inner) size() int { return in.n }
+
+// head returns the first eight bytes of key as a number that orders like it.
+func head(key string) uint64 {
+	if len(key) >= 8 {
+		return binary.BigEndian.Uint64([]byte(key[:8]))
+	}
+	var h uint64
+	for i := 0; i < len(key); i++ {
+		h |= uint64(key[i]) << (56 - 8*i)
+	}
+	return h
+}
+
+// editor changes a tree within one transaction.
+type editor struct {
+	dir   *directory
+	root  node
+	owner uint64
+	epoch uint64
+}
+
+// search returns the first position in the leaf whose key is not below key,
+// and whether it is key itself.
+func (l *leaf) search(dir *directory, h uint64, key string) (int, bool) {
+	i, j := 0, l.n
+	for i < j {
+		m := int(uint(i+j) >> 1)
+		if l.heads[m&(leafCap-1)] < h {
+			i = m + 1
+		} else {
+			j = m
+		}
+	}
+	// Heads are equal from here on: only the keys themselves decide.
+	if i < l.n && l.heads[i] == h {
+		j = i + 1
+		for j < l.n && l.heads[j] == h {
+			j++
+		}
+		for i < j {
+			m := int(uint(i+j) >> 1)
+			c := strings.Compare(l.keyAt(dir, m), key)
+			if c == 0 {
+				return m, true
+			}
+			if c < 0 {
+				i = m + 1
+			} else {
+				j = m
+			}
+		}
+	}
+	return i, false
+}
+
+// keyAt returns the key at position i. All versions of a record have the same
+// key, so it does not matter which one the leaf holds at the moment.
+func (l *leaf) keyAt(dir *directory, i int) string {
+	r, ok := dir.at(offset(l.offs[i].Load()))
+	if !ok {
+		panic("pocket: index points outside the arena") // broken invariant
+	}
+	return r.key()
+}
+
+// child returns the position of the child that covers key.
+func (in *inner) child(h uint64, key string) int {
+	i, j := 1, in.n
+	for i < j {
+		m := int(uint(i+j) >> 1)
+		if in.heads[m] < h || in.heads[m] == h && in.seps[m] <= key {
+			i = m + 1
+		} else {
+			j = m
+		}
+	}
+	return i - 1
+}
+
+// update stores the offset of a new version of a key that is in the tree.
+func (e *editor) update(key string, off offset) {
+	h := head(key)
+	n := e.root
+	for n != nil {
+		switch x := n.(type) {
+		case *inner:
+			n = x.kids[x.child(h, key)]
+		case *leaf:
+			i, ok := x.search(e.dir, h, key)
+			if !ok {
+				break
+			}
+			if x.epoch != e.epoch && x.owner != e.owner {
+				e.root = e.copyPath(e.root, h, key, i, off)
+				return
+			}
+			x.offs[i].Store(uint64(off))
+			return
+		}
+	}
+	panic("pocket: key in the table but not in the index") // broken invariant
+}
+
+// copyPath copies the nodes from n down to key's leaf, in which position i
+// gets off.
+func (e *editor) copyPath(n node, h uint64, key string, i int, off offset) node {
+	switch x := n.(type) {
+	case *inner:
+		x = e.ownInner(x)
+		c := x.child(h, key)
+		x.kids[c] = e.copyPath(x.kids[c], h, key, i, off)
+		return x
+	case *leaf:
+		x = e.ownLeaf(x)
+		x.offs[i].Store(uint64(off))
+		return x
+	}
+	panic("pocket: unknown node") // broken invariant
+}
+
+func (e *editor) ownInner(x *inner) *inner {
+	if x.owner == e.owner {
+		return x
+	}
+	c := *x
+	c.owner, c.epoch = e.owner, e.epoch
+	return &c
+}
+
+func (e *editor) ownLeaf(x *leaf) *leaf {
+	if x.owner == e.owner {
+		return x
+	}
+	c := &leaf{n: x.n, epoch: e.epoch, owner: e.owner, heads: x.heads}
+	for i := 0; i < x.n; i++ {
+		c.offs[i].Store(x.offs[i].Load())
+	}
+	return c
+}
+
+// insert adds a key that is not in the tree.
+func (e *editor) insert(key string, off offset) {
+	if e.root == nil {
+		l := &leaf{n: 1, epoch: e.epoch, owner: e.owner}
+		l.heads[0] = head(key)
+		l.offs[0].Store(uint64(off))
+		e.root = l
+		return
+	}
+	left, right, sep := e.insertAt(e.root, head(key), key, off)
+	if right == nil {
+		e.root = left
+		return
+	}
+	in := &inner{n: 2, epoch: e.epoch, owner: e.owner}
+	in.kids[0], in.kids[1] = left, right
+	in.seps[1], in.heads[1] = sep, head(sep)
+	e.root = in
+}
+
+// insertAt adds key below n. When n had to be split, right is the new node
+// and sep the lower bound of its keys.
+func (e *editor) insertAt(n node, h uint64, key string, off offset) (left, right node, sep string) {
+	switch x := n.(type) {
+	case *leaf:
+		return e.insertLeaf(e.ownLeaf(x), h, key, off)
+	case *inner:
+		x = e.ownInner(x)
+		c := x.child(h, key)
+		kid, split, sep := e.insertAt(x.kids[c], h, key, off)
+		x.kids[c] = kid
+		if split == nil {
+			return x, nil, ""
+		}
+		return e.insertKid(x, c+1, split, sep)
+	}
+	panic("pocket: unknown node") // broken invariant
+}
+
+func (e *editor) insertLeaf(l *leaf, h uint64, key string, off offset) (left, right node, sep string) {
+	i, _ := l.search(e.dir, h, key)
+	if l.n < leafCap {
+		l.insert(i, h, off)
+		return l, nil, ""
+	}
+	// Keys that arrive in order fill their leaves.
+	cut := leafCap / 2
+	if i == leafCap {
+		cut = leafCap - 1
+	}
+	r := &leaf{n: l.n - cut, epoch: e.epoch, owner: e.owner}
+	copy(r.heads[:], l.heads[cut:l.n])
+	for j := cut; j < l.n; j++ {
+		r.offs[j-cut].Store(l.offs[j].Load())
+	}
+	l.n = cut
+	if i <= cut && i < leafCap {
+		l.insert(i, h, off)
+	} else {
+		r.insert(i-cut, h, off)
+	}
+	return l, r, strings.Clone(r.keyAt(e.dir, 0))
+}
+
+func (l *leaf) insert(i int, h uint64, off offset) {
+	copy(l.heads[i+1:l.n+1], l.heads[i:l.n])
+	for j := l.n; j > i; j-- {
+		l.offs[j].Store(l.offs[j-1].Load())
+	}
+	l.heads[i] = h
+	l.offs[i].Store(uint64(off))
+	l.n++
+}
+
+func (e *editor) insertKid(x *inner, i int, kid node, sep string) (left, right node, rightSep string) {
+	if x.n == innerCap {
+		cut := innerCap / 2
+		if i == innerCap {
+			cut = innerCap - 1
+		}
+		r := &inner{n: x.n - cut, epoch: e.epoch, owner: e.owner}
+		copy(r.heads[:], x.heads[cut:x.n])
+		copy(r.seps[:], x.seps[cut:x.n])
+		copy(r.kids[:], x.kids[cut:x.n])
+		clear(x.seps[cut:])
+		clear(x.kids[cut:])
+		x.n = cut
+		if i <= cut {
+			x.insert(i, kid, sep)
+		} else {
+			r.insert(i-cut, kid, sep)
+		}
+		return x, r, r.seps[0]
+	}
+	x.insert(i, kid, sep)
+	return x, nil, ""
+}
+
+func (in *inner) insert(i int, kid node, sep string) {
+	copy(in.heads[i+1:in.n+1], in.heads[i:in.n])
+	copy(in.seps[i+1:in.n+1], in.seps[i:in.n])
+	copy(in.kids[i+1:in.n+1], in.kids[i:in.n])
+	in.heads[i], in.seps[i], in.kids[i] = head(sep), sep, kid
+	in.n++
+}
+
+// remove takes a key out that is in the tree.
+func (e *editor) remove(key string) {
+	e.root = e.removeAt(e.root, head(key), key)
+	for {
+		in, ok := e.root.(*inner)
+		if !ok || in.n != 1 {
+			return
+		}
+		e.root = in.kids[0]
+	}
+}
+
+// removeAt returns what is left of n, nil for nothing.
+func (e *editor) removeAt(n node, h uint64, key string) node {
+	switch x := n.(type) {
+	case *leaf:
+		i, ok := x.search(e.dir, h, key)
+		if !ok {
+			panic("pocket: key in the table but not in the index") // broken invariant
+		}
+		if x.n == 1 {
+			return nil
+		}
+		x = e.ownLeaf(x)
+		copy(x.heads[i:], x.heads[i+1:x.n])
+		for j := i; j < x.n-1; j++ {
+			x.offs[j].Store(x.offs[j+1].Load())
+		}
+		x.n--
+		return x
+	case *inner:
+		c := x.child(h, key)
+		kid := e.removeAt(x.kids[c], h, key)
+		if kid == nil && x.n == 1 {
+			return nil
+		}
+		x = e.ownInner(x)
+		if kid == nil {
+			x.removeKid(c)
+			return x
+		}
+		x.kids[c] = kid
+		e.mergeSmall(x, c)
+		return x
+	}
+	panic("pocket: unknown node") // broken invariant
+}
+
+func (in *inner) removeKid(i int) {
+	copy(in.heads[i:], in.heads[i+1:in.n])
+	copy(in.seps[i:], in.seps[i+1:in.n])
+	copy(in.kids[i:], in.kids[i+1:in.n])
+	in.n--
+	in.seps[in.n], in.kids[in.n] = "", nil
+}
+
+// mergeSmall joins leaf c of x with the leaf after it when both together are
+// small, so that a tree from which much is deleted does not stay sparse.
+func (e *editor) mergeSmall(x *inner, c int) {
+	l, ok := x.kids[c].(*leaf)
+	if !ok || l.n > minFill {
+		return
+	}
+	if c+1 == x.n {
+		c--
+	}
+	if c < 0 {
+		return
+	}
+	a, b := x.kids[c].(*leaf), x.kids[c+1].(*leaf)
+	if a.n+b.n > leafCap/2 {
+		return
+	}
+	a = e.ownLeaf(a)
+	copy(a.heads[a.n:], b.heads[:b.n])
+	for i := 0; i < b.n; i++ {
+		a.offs[a.n+i].Store(b.offs[i].Load())
+	}
+	a.n += b.n
+	x.kids[c] = a
+	x.removeKid(c + 1)
+}
+
+// entry is a key's place for bulk building.
+type entry struct {
+	head uint64
+	off  offset
+}
+
+// buildTree makes a tree of entries in key order.
+func buildTree(dir *directory, entries []entry) node {
+	// A little room in each leaf lets the first insertions go without a split.
+	const fill = leafCap - leafCap/8
+	var level []node
+	var seps []string
+	for len(entries) > 0 {
+		n := min(fill, len(entries))
+		l := &leaf{n: n}
+		for i, en := range entries[:n] {
+			l.heads[i] = en.head
+			l.offs[i].Store(uint64(en.off))
+		}
+		level = append(level, l)
+		seps = append(seps, strings.Clone(l.keyAt(dir, 0)))
+		entries = entries[n:]
+	}
+	for len(level) > 1 {
+		var up []node
+		var upSeps []string
+		for len(level) > 0 {
+			n := min(innerCap-innerCap/8, len(level))
+			in := &inner{n: n}
+			copy(in.kids[:], level[:n])
+			copy(in.seps[:], seps[:n])
+			for i := range n {
+				in.heads[i] = head(seps[i])
+			}
+			up, upSeps = append(up, in), append(upSeps, seps[0])
+			level, seps = level[n:], seps[n:]
+		}
+		level, seps = up, upSeps
+	}
+	if len(level) == 0 {
+		return nil
+	}
+	return level[0]
+}
+
+// maxHeight is more than any tree reaches: a level is added when a root has 64
+// children, each of which has been split from a full one.
+const maxHeight = 16
+
+// cursor goes through the leaves of a tree that have keys in a span.
+type cursor struct {
+	dir     *directory
+	span    Span
+	reverse bool
+	depth   int
+	path    [maxHeight]step
+}
+
+// step is an inner node and what is left to visit of its children.
+type step struct {
+	in   *inner
+	i, n int // next child and how many more
+}
+
+// first returns the first leaf and the positions [from, to) in it that lie in
+// the span; nil when there is none.
+func (c *cursor) first(root node) (l *leaf, from, to int) {
+	if root == nil {
+		return nil, 0, 0
+	}
+	if l := c.down(root); l != nil {
+		if from, to := c.clip(l); from < to {
+			return l, from, to
+		}
+	}
+	return c.next()
+}
+
+// next returns the leaf after the one before.
+func (c *cursor) next() (l *leaf, from, to int) {
+	for c.depth > 0 {
+		s := &c.path[c.depth-1]
+		if s.n == 0 {
+			c.depth--
+			continue
+		}
+		kid := s.in.kids[s.i]
+		s.n--
+		if c.reverse {
+			s.i--
+		} else {
+			s.i++
+		}
+		if l := c.down(kid); l != nil {
+			if from, to := c.clip(l); from < to {
+				return l, from, to
+			}
+		}
+	}
+	return nil, 0, 0
+}
+
+// down goes from n to its first leaf, and remembers the way.
+func (c *cursor) down(n node) *leaf {
+	for {
+		in, ok := n.(*inner)
+		if !ok {
+			return n.(*leaf)
+		}
+		first, last := 0, in.n-1
+		if c.span.from != "" {
+			first = in.child(c.span.fromHead, c.span.from)
+		}
+		if !c.span.unbounded {
+			last = in.child(c.span.toHead, c.span.to)
+		}
+		if first > last {
+			return nil // the span ends before it begins
+		}
+		if c.reverse {
+			c.path[c.depth] = step{in, last - 1, last - first}
+			n = in.kids[last]
+		} else {
+			c.path[c.depth] = step{in, first + 1, last - first}
+			n = in.kids[first]
+		}
+		c.depth++
+	}
+}
+
+func (c *cursor) clip(l *leaf) (from, to int) {
+	to = l.n
+	if c.span.from != "" {
+		from, _ = l.search(c.dir, c.span.fromHead, c.span.from)
+	}
+	// All but the last leaf end below the span's end.
+	if !c.span.unbounded && l.heads[l.n-1] >= c.span.toHead {
+		to = l.end(c.dir, c.span)
+	}
+	return from, to
+}
+
+// end returns the first position whose key is not below the span's end.
+func (l *leaf) end(dir *directory, sp Span) int {
+	i, j := 0, l.n
+	for i < j {
+		m := int(uint(i+j) >> 1)
+		if l.heads[m&(leafCap-1)] < sp.toHead {
+			i = m + 1
+		} else {
+			j = m
+		}
+	}
+	if i < l.n && l.heads[i] == sp.toHead {
+		i, _ = l.search(dir, sp.toHead, sp.to)
+	}
+	return i
+}
