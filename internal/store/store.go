@@ -248,6 +248,11 @@ func (s *Store) openLocked() error {
 		return fmt.Errorf("open store %s: format %d must be migrated to %d first: %w", s.dir,
 			s.meta.Format, newest, ErrReadOnly)
 	}
+	if !s.meta.Creating {
+		if err := s.checkManifest(); err != nil {
+			return err
+		}
+	}
 	if err := s.openEngine(); err != nil {
 		return err
 	}

@@ -188,3 +188,43 @@ func (s *Store) verifyManifest(report func(Damage)) (minLog uint64, err error) {
 	}
 	return minLog, nil
 }
+
+// checkManifest refuses a store whose manifest lost a part. The engine takes any
+// damage to it for the torn end that a crash leaves, goes on with the state
+// before it, perhaps that of an empty store, and removes the tables which that
+// state does not name. A crash leaves the logs of that state in place, as they go
+// only when a later state is durable: if the oldest is not there, or records
+// follow the damage, it was no crash.
+func (s *Store) checkManifest() error {
+	name, err := atomicfs.ReadMarker(s.files, s.dataDir(), "manifest")
+	if err != nil || name == "" {
+		return nil // the engine says what is wrong
+	}
+	var first *Damage
+	minLog, follow := uint64(0), false
+	num, _ := fileNumber(name)
+	l := recordLog{fs: s.files, path: s.fs.PathJoin(s.dataDir(), name), name: name, num: num, limit: -1, report: func(d Damage) {
+		if first == nil {
+			first = &d
+		}
+	}}
+	err = l.each(func(rec []byte, _ int64) error {
+		if follow = first != nil; follow {
+			return nil
+		}
+		if n, ok := editMinLog(rec); ok {
+			minLog = max(minLog, n)
+		}
+		return nil
+	})
+	if err != nil {
+		return mapError("read the manifest", err)
+	}
+	if minLog == 0 {
+		minLog = num + 1 // the first log of a new store
+	}
+	if first == nil || !follow && s.exists(fmt.Sprintf("%06d.log", minLog)) {
+		return nil
+	}
+	return &CorruptError{File: name, Err: fmt.Errorf("open store %s: at offset %d: %w; salvage it with repair", s.dir, first.Offset, first.Err)}
+}
