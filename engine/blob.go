@@ -129,11 +129,10 @@ func (e *Engine) Fetch(ctx context.Context, dbName string, blob osier.BlobID, of
 		return nil, e.storeError("fetch attachment", err)
 	}
 	closer.Close()
-	lower, upper := blobRange(db.num, blob)
+	_, upper := blobRange(db.num, blob)
+	lower := upper // beyond the last chunk that can be
 	if n := offset / chunkSize; n <= math.MaxUint32 {
 		lower = chunkKey(db.num, blob, uint32(n))
-	} else {
-		lower = upper
 	}
 	it, err := e.store.NewIter(lower, upper)
 	if err != nil {

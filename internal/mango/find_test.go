@@ -162,9 +162,6 @@ func TestKeyer(t *testing.T) {
 	}
 }
 
-// format shows a range by its elements.
-func format(r Range) string { return keys.Format(r.Low) + " to " + keys.Format(r.High) }
-
 // Plans say what an index is good for.
 func TestRanges(t *testing.T) {
 	type plan struct {
