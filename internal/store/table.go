@@ -359,6 +359,12 @@ func (r *tableRun) move(m movement, key []byte) (e entry, ok bool, err error) {
 func (r *tableRun) skip(cause error) (e entry, ok bool, err error) {
 	at := r.t.src.last
 	d := Damage{File: r.t.name, Offset: at, Keys: KeyRange{After: bytes.Clone(r.last)}, Err: cause}
+	if r.live != nil {
+		// Where no neighbour is readable the table's own bounds are known.
+		if d.Keys.Before = r.live.largest; d.Keys.After == nil {
+			d.Keys.After = r.live.smallest
+		}
+	}
 	if err := r.t.loadBlocks(); err != nil {
 		d.Offset = -1
 		d.Err = err
