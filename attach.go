@@ -2,8 +2,24 @@ package osier
 
 import (
 	"context"
+	"errors"
 	"io"
 )
+
+// whole notices an attachment that ends before its size.
+type whole struct {
+	io.ReadCloser
+	left     int64
+	name, db string
+}
+
+func (w *whole) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if w.left -= int64(n); err == io.EOF && w.left > 0 {
+		err = &Error{Kind: KindCorrupt, Op: "read attachment " + w.name, DB: w.db, Err: errors.New("its end is missing")}
+	}
+	return n, err
+}
 
 // Attach streams bytes into the attachment name of the document's revision
 // rev, and makes a new revision with it. Equal bytes are stored once a
@@ -55,7 +71,14 @@ func (c *Collection[T]) OpenAttachment(ctx context.Context, db *DB, id any, name
 		for _, a := range row.Attachments {
 			if a.Name == name && !row.Missing {
 				rc, err := db.backend.Fetch(ctx, db.name, a.Blob, offset, length)
-				return a, rc, err
+				if err != nil {
+					return a, nil, err
+				}
+				want := max(int64(a.Size)-offset, 0)
+				if length >= 0 {
+					want = min(want, length)
+				}
+				return a, &whole{ReadCloser: rc, left: want, name: name, db: db.name}, nil
 			}
 		}
 	}

@@ -228,6 +228,30 @@ func TestOldestAnswerIsForgotten(t *testing.T) {
 	}
 }
 
+// A remembered answer that damage took away is not missed when it is its turn to
+// be forgotten.
+func TestLostAnswerNeedNotBeForgotten(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes more commands than a database remembers")
+	}
+	e := openMem(t, "shop")
+	command := func(n uint64) *osier.Command {
+		return &osier.Command{DB: "shop", Session: "s", Number: n, Durability: osier.Relaxed, Ops: []osier.Op{set("films", "a", `{}`)}}
+	}
+	for n := range uint64(resultsKept) {
+		mustExec(t, e, command(n))
+	}
+	lose := &request{level: store.Relaxed, fill: func(a *applier) error { return a.b.Delete(resultRingKey(1, 0)) }}
+	if err := e.submit(context.Background(), lose, 0); err != nil {
+		t.Fatal(err)
+	}
+	for n := range uint64(2) {
+		if _, err := e.Exec(context.Background(), command(resultsKept+n)); err != nil {
+			t.Fatalf("command %d after the loss: %v", n, err)
+		}
+	}
+}
+
 // The clock's steps back do not show in what is stored, not across a restart.
 func TestTimeNeverGoesBack(t *testing.T) {
 	fs := vfs.NewMem()
@@ -260,6 +284,3 @@ func TestReplayedTimeIsAFloor(t *testing.T) {
 		t.Errorf("a command after one of %v was sealed with %v", future, res.Time)
 	}
 }
-
-// levelsOf are the durabilities by their names in events.
-var levelsOf = [...]osier.Durability{store.Sync: osier.Sync, store.Buffered: osier.Buffered, store.Relaxed: osier.Relaxed}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -298,12 +297,5 @@ func goroutines() map[string]string {
 		id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
 		out[id] = stack
 	}
-	return out
-}
-
-// shuffled returns the elements in an order of chance.
-func shuffled[T any](rng *rand.Rand, s []T) []T {
-	out := slices.Clone(s)
-	rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out
 }

@@ -55,6 +55,9 @@ func (r *run) remember(own *osier.Error) error {
 	}
 	oldest := resultRingKey(db, n-resultsKept)
 	tail, closer, err := b.Get(oldest)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // lost with a damaged file
+	}
 	if err != nil {
 		return fmt.Errorf("forget session result: %w", err)
 	}

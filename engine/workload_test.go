@@ -114,7 +114,6 @@ type generator struct {
 	rng     *rand.Rand
 	e       *Engine
 	numbers [3]uint64 // of the sessions
-	past    []*osier.Command
 }
 
 var (
