@@ -208,12 +208,37 @@ func (c *Collection[T]) Get(ctx context.Context, r Reader, id any) (Doc[T], erro
 	if err != nil {
 		return Doc[T]{}, err
 	}
-	q := &struct {
-		Query
-		id [1]ID
-	}{Query: Query{Kind: QueryGet, Collection: c.name, Parts: WithBody}, id: [1]ID{key}}
-	q.IDs = q.id[:]
-	return c.one(ctx, r, &q.Query)
+	if db, ok := r.(*DB); ok {
+		if g, ok := db.backend.(documentGetter); ok {
+			return c.get(ctx, db, g, key)
+		}
+	}
+	return c.one(ctx, r, &Query{Kind: QueryGet, Collection: c.name, IDs: []ID{key}, Parts: WithBody})
+}
+
+// get takes the shorter way to a document.
+func (c *Collection[T]) get(ctx context.Context, db *DB, g documentGetter, id ID) (Doc[T], error) {
+	d := db.store.scratch.Get().(*Document)
+	defer func() {
+		*d = Document{}
+		db.store.scratch.Put(d)
+	}()
+	found, release, err := g.GetDocument(ctx, db.name, c.name, id, d)
+	if err != nil {
+		return Doc[T]{}, err
+	}
+	if !found || d.Deleted {
+		kind := KindNotFound
+		if found {
+			kind = KindDeleted
+			release.Close()
+		}
+		return Doc[T]{}, &Error{Kind: kind, Op: "get", DB: db.name, Collection: c.name, ID: id.String()}
+	}
+	defer release.Close()
+	doc := docOf[T](d)
+	err = c.decodeInto(db, db.name, d, &doc.Value)
+	return doc, err
 }
 
 // GetRev reads one version. ErrNotFound if the revision is unknown or its body
@@ -268,7 +293,7 @@ func (c *Collection[T]) GetMany(ctx context.Context, r Reader, ids ...any) ([]*D
 			continue
 		}
 		doc := docOf[T](&row.Document)
-		if err := c.decodeInto(r, q, &row.Document, &doc.Value); err != nil {
+		if err := c.decodeInto(r, q.DB, &row.Document, &doc.Value); err != nil {
 			return nil, err
 		}
 		out = append(out, &doc)
@@ -305,7 +330,7 @@ func (c *Collection[T]) List(ctx context.Context, r Reader, o *ListOptions) iter
 			doc := docOf[T](&row.Document)
 			if err == nil {
 				*value = doc.Value
-				err = c.decodeInto(r, q, &row.Document, value)
+				err = c.decodeInto(r, q.DB, &row.Document, value)
 				doc.Value = *value
 			}
 			if !yield(doc, err) || err != nil {
@@ -396,14 +421,14 @@ func docOf[T any](d *Document) Doc[T] {
 // decode makes a Doc of a row.
 func (c *Collection[T]) decode(r Reader, q *Query, d *Document) (Doc[T], error) {
 	value := new(T)
-	err := c.decodeInto(r, q, d, value)
+	err := c.decodeInto(r, q.DB, d, value)
 	doc := docOf[T](d)
 	doc.Value = *value
 	return doc, err
 }
 
 // decodeInto decodes a row's body; without one, value stays as it is.
-func (c *Collection[T]) decodeInto(r Reader, q *Query, d *Document, value *T) (err error) {
+func (c *Collection[T]) decodeInto(r Reader, db string, d *Document, value *T) (err error) {
 	if d.Body == nil || d.Deleted {
 		return nil
 	}
@@ -412,7 +437,7 @@ func (c *Collection[T]) decodeInto(r Reader, q *Query, d *Document, value *T) (e
 		old := *d // so that only this case moves the row to the heap
 		*value, err = c.o.Migrate(&old)
 	case d.Schema > c.o.Schema && c.o.Schema > 0:
-		err = &Error{Kind: KindUnsupported, Op: "decode", DB: q.DB, Collection: c.name, ID: d.ID.String(),
+		err = &Error{Kind: KindUnsupported, Op: "decode", DB: db, Collection: c.name, ID: d.ID.String(),
 			Err: fmt.Errorf("schema version %d, this program knows %d: run a newer program", d.Schema, c.o.Schema)}
 	default:
 		codec := c.o.Codec
@@ -427,10 +452,10 @@ func (c *Collection[T]) decodeInto(r Reader, q *Query, d *Document, value *T) (e
 		var own *Error
 		if errors.As(err, &own) {
 			named := *own
-			named.DB, named.Collection, named.ID = q.DB, c.name, d.ID.String()
+			named.DB, named.Collection, named.ID = db, c.name, d.ID.String()
 			return &named
 		}
-		return &Error{Kind: KindInvalid, Op: "decode", DB: q.DB, Collection: c.name, ID: d.ID.String(), Err: err}
+		return &Error{Kind: KindInvalid, Op: "decode", DB: db, Collection: c.name, ID: d.ID.String(), Err: err}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -13,6 +14,7 @@ type Store struct {
 	codecs  Codecs
 	clock   func() time.Time
 	ids     *IDSource
+	scratch *sync.Pool // of *Document
 }
 
 // StoreOptions for NewStore. The zero value is useful.
@@ -24,7 +26,8 @@ type StoreOptions struct {
 // NewStore returns the handle over a backend. Packages that make backends call
 // it; programs get a Store from them.
 func NewStore(b Backend, o *StoreOptions) *Store {
-	s := &Store{backend: b, codecs: NewCodecs(), clock: time.Now, ids: new(IDSource)}
+	s := &Store{backend: b, codecs: NewCodecs(), clock: time.Now, ids: new(IDSource),
+		scratch: &sync.Pool{New: func() any { return new(Document) }}}
 	if o != nil {
 		if o.Codecs != nil {
 			s.codecs = o.Codecs

@@ -65,6 +65,7 @@ type Engine struct {
 	dbs      atomic.Pointer[map[string]*database]
 	pins     pins
 	terms    sync.Pool // of *[]byte, for prepare
+	keys     sync.Pool // of *[]byte, for GetDocument
 	commands atomic.Uint64
 	commits  atomic.Uint64
 
@@ -95,6 +96,7 @@ func Open(dir string, o *Options) (*Engine, error) {
 		e.now = time.Now
 	}
 	e.terms.New = func() any { return new([]byte) }
+	e.keys.New = func() any { return new([]byte) }
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	so := e.opts.store
 	so.SyncInterval, so.CacheBytes, so.Logger = e.opts.SyncInterval, e.opts.CacheBytes, e.opts.Logger

@@ -48,15 +48,13 @@ func (e *Engine) query(ctx context.Context, q *osier.Query, yield func(osier.Row
 		return e.pin(db, yield)
 	}
 	v := view{e: e, db: db, q: q, src: e.store}
-	if q.Kind == osier.QueryGet && q.Pin == 0 && len(q.IDs) == 1 && q.Parts&osier.WithAncestors == 0 {
-		// One record is one state by itself.
-		return v.failed(v.get(yield))
-	}
-	release, err := v.hold()
-	if err != nil {
-		return v.failed(err)
-	}
-	defer release()
+	if q.Pin != 0 || q.Parts&osier.WithAncestors != 0 || q.Kind != osier.QueryGet && q.Kind != osier.QueryScan {
+		release, err := v.hold()
+		if err != nil {
+			return v.failed(err)
+		}
+		defer release()
+	} // else one look-up or one iterator sees one state by itself
 	switch q.Kind {
 	case osier.QueryGet:
 		return v.failed(v.get(yield))
@@ -74,6 +72,45 @@ func (e *Engine) query(ctx context.Context, q *osier.Query, yield func(osier.Row
 		return v.failed(v.transactions(ctx, yield))
 	}
 	return &osier.Error{Kind: osier.KindUnsupported, Op: "query", DB: q.DB, Err: errors.New("unknown kind of query")}
+}
+
+// GetDocument is QueryGet of one document, without a stream.
+func (e *Engine) GetDocument(ctx context.Context, dbName, collection string, id osier.ID, d *osier.Document) (found bool, release io.Closer, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, nil, &osier.Error{Kind: osier.KindCanceled, Op: "get", DB: dbName, Err: err}
+	}
+	db, err := e.lookup("get", dbName)
+	if err != nil {
+		return false, nil, err
+	}
+	c, known := (*db.visible.Load())[collection]
+	if !known {
+		return false, nil, nil
+	}
+	key := e.keys.Get().(*[]byte)
+	defer e.keys.Put(key)
+	*key = docKey(*key, db.num, c.num, id)
+	record, closer, err := e.store.Get(*key)
+	if err == store.ErrNotFound {
+		return false, nil, nil
+	}
+	fail := func(err error) (bool, io.Closer, error) {
+		v := view{db: db, q: &osier.Query{Collection: collection}}
+		return false, nil, v.failed(err)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	var doc document
+	if err := decodeDocument(record, &doc); err != nil {
+		closer.Close()
+		return fail(corrupt("read document", id, err))
+	}
+	*d = osier.Document{
+		ID: id, Rev: doc.winner.rev, Seq: doc.winner.seq, Time: at(doc.winner.millis), Deleted: doc.winner.deleted,
+		Codec: doc.v.codec, Schema: doc.v.schema, Body: shown(&doc.v), Attachments: doc.v.atts,
+	}
+	return true, closer, nil
 }
 
 // view is a query being answered from one state.
@@ -163,7 +200,7 @@ func (v *view) get(yield func(osier.Row, error) bool) error {
 	if err != nil {
 		return err
 	}
-	if known && len(v.q.IDs) >= sortedFrom && v.fixed {
+	if known && (len(v.q.IDs) >= sortedFrom || len(v.q.IDs) > 1 && !v.fixed) {
 		return v.getSorted(c, yield)
 	}
 	for _, id := range v.q.IDs {
