@@ -133,8 +133,8 @@ func JudgeReopen(r Reopened, disk, docs int64) []Verdict {
 		{Bar: fmt.Sprintf("%d documents of 200 B: reopens within 50 ms after a clean close", docs), Met: r.Open <= 50*time.Millisecond,
 			Got: fmt.Sprintf("%.1f ms, the first get %.2f ms", r.Open.Seconds()*1e3, r.FirstGet.Seconds()*1e3)},
 		{Bar: fmt.Sprintf("%d documents of 200 B: idles under 150 MB", docs), Met: float64(r.IdleRSS) < 150*mb,
-			Got: fmt.Sprintf("%.0f MB resident (%.0f MB of it anonymous) after gets and a scan of all, %.0f MB when opened; %.0f MB on disk",
-				float64(r.IdleRSS)/mb, float64(r.IdleAnon)/mb, float64(r.OpenRSS)/mb, float64(disk)/mb)},
+			Got: fmt.Sprintf("%.0f MB resident after gets and a scan of all (%.0f MB anonymous; Go runtime %.0f MB, block cache %.0f MB), %.0f MB when opened; %.0f MB on disk",
+				float64(r.IdleRSS)/mb, float64(r.IdleAnon)/mb, float64(r.Go)/mb, float64(r.Cache)/mb, float64(r.OpenRSS)/mb, float64(disk)/mb)},
 	}
 }
 

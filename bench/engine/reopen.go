@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -20,8 +22,9 @@ type Reopened struct {
 	Open     time.Duration
 	FirstGet time.Duration // after opening
 	// Resident memory, in bytes: when opened, and idle after work; Anon is
-	// without the pages of files.
-	OpenRSS, IdleRSS, IdleAnon int64
+	// without the pages of files. Go is what of it the Go runtime holds, Cache
+	// what the engine says its block cache does.
+	OpenRSS, IdleRSS, IdleAnon, Go, Cache int64
 }
 
 // ReopenChild is what the child process of Reopen does: it opens the store with
@@ -54,6 +57,14 @@ func ReopenChild(dir string, docs int64) error {
 	if r.IdleRSS, r.IdleAnon, err = memory(); err != nil {
 		return err
 	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	r.Go = int64(m.Sys - m.HeapReleased)
+	st, err := s.Engine.Stats(context.Background())
+	if err != nil {
+		return err
+	}
+	r.Cache = int64(st.CacheBytes)
 	if err := s.Close(); err != nil {
 		return err
 	}
