@@ -202,11 +202,18 @@ func collect[T any](x *tc, seq iter.Seq2[T, error]) []T {
 	return out
 }
 
-// drain reads a stream to its end or its error.
+// drain reads a stream to its end or its error. What a row shares with the
+// store is valid until the next row only, so bodies are copied.
 func drain[T any](seq iter.Seq2[T, error]) (out []T, err error) {
 	for v, err := range seq {
 		if err != nil {
 			return out, err
+		}
+		switch row := any(&v).(type) {
+		case *osier.Row:
+			row.Document = *row.Document.Clone()
+		case *osier.Change:
+			row.Document = *row.Document.Clone()
 		}
 		out = append(out, v)
 	}
