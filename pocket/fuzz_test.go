@@ -96,6 +96,9 @@ func FuzzDamage(f *testing.F) {
 				}
 			}
 			for i := range last + 1 {
+				if bytes.Count(data, fmt.Appendf(nil, `"key":"k%d"`, i)) > 1 {
+					continue // the damage made a later record of that key, as an editor may
+				}
 				v, err := Get[int](s, fmt.Sprint("k", i))
 				if err != nil || v != i {
 					t.Fatalf("mode %d, damage at %d: record %d before it: %d, %v", mode, pos, i, v, err)
