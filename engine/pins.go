@@ -24,6 +24,9 @@ type pinned struct {
 	ended bool // to be closed by the last user
 }
 
+// pinLife is how long a pin lives without use.
+const pinLife = time.Minute
+
 var errPin = errors.New("the pinned state was released, or not used for a minute")
 
 // pin holds the present state of a database.

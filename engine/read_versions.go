@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/osierdb/osier"
 	"github.com/osierdb/osier/internal/store"
@@ -293,6 +292,3 @@ func (v *view) showAsOf(c visibleColl, d *document, best *leaf, cut bool, yield 
 	yield(row, nil)
 	return nil
 }
-
-// pinLife is how long a pin lives without use.
-const pinLife = time.Minute
