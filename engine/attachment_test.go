@@ -113,7 +113,8 @@ func TestLargeAttachmentStreams(t *testing.T) {
 	}
 	out := peak()
 	t.Logf("%d MiB: the heap grew by at most %d MiB on the way in, %d MiB out", size>>20, in>>20, out>>20)
-	if in > allowed || out > allowed {
+	// Under the race detector memory is the detector's and the collector lags.
+	if !raceEnabled && (in > allowed || out > allowed) {
 		t.Errorf("the heap grew by %d bytes on the way in, %d out; at most %d are allowed", in, out, allowed)
 	}
 	ranges(t, e, a.Blob, size)
