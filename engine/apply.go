@@ -191,6 +191,7 @@ func (a *applier) finish() error {
 				continue
 			}
 			c.dirty = false
+			a.e.splits.note(db.num, c)
 			a.key = append(prefix(a.key[:0], db.num, 0, spaceCollection), name...)
 			a.buf = c.append(a.buf[:0])
 			if err := a.b.Set(a.key, a.buf); err != nil {

@@ -88,12 +88,12 @@ func (r *run) edit(op *osier.Op) (*edit, error) {
 	ed := r.a.newEdit()
 	ed.coll, ed.name, ed.id = c, op.Collection, op.ID
 	d := &ed.doc
-	beyond, err := r.beyond(c, op.ID)
+	absent, err := r.fresh(c, op.ID)
 	if err != nil {
 		return nil, err
 	}
 	found, closer := false, io.Closer(nil)
-	if !beyond {
+	if !absent {
 		if found, closer, err = r.a.loadDoc(r.db.num, c.num, op.ID, d); err != nil {
 			return nil, err
 		}
@@ -117,29 +117,6 @@ func (r *run) edit(op *osier.Op) (*edit, error) {
 		}
 	}
 	return ed, nil
-}
-
-// beyond tells whether an id is higher than all that the collection has: so
-// are those that the store makes, and those of an import in order.
-func (r *run) beyond(c *collState, id osier.ID) (bool, error) {
-	if !c.highestKnown {
-		it, err := r.a.b.NewIter(collSpace(r.db.num, c.num, spaceDoc))
-		if err != nil {
-			return false, err
-		}
-		if it.Last() {
-			c.highest = string(it.Key()[prefixSize:])
-		}
-		if err := it.Close(); err != nil {
-			return false, err
-		}
-		c.highestKnown = true
-	}
-	if id.Key() <= c.highest {
-		return false, nil
-	}
-	c.highest = id.Key()
-	return true, nil
 }
 
 func (r *run) findEdit(coll uint32, id osier.ID) *edit {

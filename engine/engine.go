@@ -62,6 +62,7 @@ type Engine struct {
 	applier  applier   // under queue.order
 	lastSeal time.Time // under queue.order
 	durable  durableState
+	splits   splits
 	dbs      atomic.Pointer[map[string]*database]
 	pins     pins
 	terms    sync.Pool // of *[]byte, for prepare
@@ -102,6 +103,7 @@ func Open(dir string, o *Options) (*Engine, error) {
 	so.SyncInterval, so.CacheBytes, so.Logger = e.opts.SyncInterval, e.opts.CacheBytes, e.opts.Logger
 	so.ReadOnly, so.InMemory = e.opts.ReadOnly, e.opts.InMemory
 	so.OnSynced = e.synced
+	so.TableEnd = e.splits.end
 	so.OnFence = func(err error) { e.fenceErr = err; close(e.fenced) }
 	st, err := store.Open(dir, &so)
 	if err != nil {
@@ -168,6 +170,7 @@ func (e *Engine) load() error {
 	if err := it.Error(); err != nil {
 		return err
 	}
+	e.splits.noteAll(dbs)
 	if e.opts.ReadOnly {
 		return nil
 	}

@@ -305,6 +305,14 @@ func (r *reader) header() (flags byte) {
 
 // decodeDocument reads a document record into d, whose slices point into b.
 func decodeDocument(b []byte, d *document) error {
+	if d.plain(b) {
+		return nil
+	}
+	return d.decode(b)
+}
+
+// decode reads any document record.
+func (d *document) decode(b []byte) error {
 	r := reader{b: b}
 	f := r.header()
 	d.winner = r.leaf(f)
@@ -324,6 +332,58 @@ func decodeDocument(b []byte, d *document) error {
 		return fmt.Errorf("document: %w", errRecord)
 	}
 	return nil
+}
+
+// plain reads the records that nearly all are: one leaf with 16-byte digests and
+// a body, no attachments, nothing kept. It reports false for any other, damaged
+// ones among them, and leaves those to the general way.
+func (d *document) plain(b []byte) bool {
+	if len(b) < 2 || b[0] != recordVersion || b[1]&^flagParent != flagBody {
+		return false
+	}
+	f, at := b[1], 2
+	seq, n := shortUvarint(b, at)
+	at += n
+	millis, m := shortUvarint(b, at)
+	at += m
+	gen, k := shortUvarint(b, at)
+	at += k
+	if n == 0 || m == 0 || k == 0 || gen == 0 || len(b) < at+1+16 || b[at] != 0 {
+		return false
+	}
+	w := &d.winner
+	w.rev = osier.NewRev(gen, [16]byte(b[at+1:]))
+	at += 1 + 16
+	w.parent = osier.Rev{}
+	if f&flagParent != 0 {
+		if len(b) < at+1+16 || b[at] != 0 {
+			return false
+		}
+		w.parent = osier.NewRev(gen-1, [16]byte(b[at+1:]))
+		at += 1 + 16
+	}
+	// The codec and a schema version of one byte.
+	if len(b) < at+2 || b[at+1] >= 0x80 {
+		return false
+	}
+	w.deleted, w.seq, w.millis = false, osier.Seq(seq), int64(millis)
+	d.kept, d.losers = 0, nil
+	d.v = version{codec: osier.CodecTag(b[at]), schema: uint32(b[at+1]), hasBody: true, body: b[at+2:]}
+	return true
+}
+
+// shortUvarint reads a number of up to seven bytes at b[at]; n is 0 if there is
+// none.
+func shortUvarint(b []byte, at int) (v uint64, n int) {
+	for shift := 0; shift < 49 && at < len(b); shift += 7 {
+		c := b[at]
+		at++
+		v |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return v, shift/7 + 1
+		}
+	}
+	return 0, 0
 }
 
 func decodeVersion(b []byte) (l leaf, v version, err error) {
@@ -437,12 +497,10 @@ type collState struct {
 	deleted   uint64
 	bodyBytes uint64
 	lastSeq   osier.Seq
-	dirty     bool // the writer has changed it since it was last written
-	// highest is no lower than any id that the collection has a record of,
-	// once highestKnown is set: beyond it nothing need be looked up.
-	highest      string
-	highestKnown bool
-	reshaped     bool // new, or its settings changed: readers must be told
+	dirty     bool      // the writer has changed it since it was last written
+	fresh     *freshIDs // nil until the first look
+	split     bool      // was shown to splits.note
+	reshaped  bool      // new, or its settings changed: readers must be told
 }
 
 func (c *collState) append(dst []byte) []byte {

@@ -17,21 +17,23 @@ const MaxKeyBytes = 64 << 10
 // time. A later write to a key replaces an earlier one; a DeleteRange covers the
 // writes before it.
 type Batch struct {
-	s       *Store
-	b       *pebble.Batch // nil when closed or after Apply until the next write
-	indexed bool
-	closed  bool
-	size    int // expected
+	s        *Store
+	b        *pebble.Batch // nil when closed or after Apply until the next write
+	readable bool          // Get and NewIter see the batch
+	indexed  bool          // b has an index: made by the first read
+	closed   bool
+	size     int // expected
 }
 
 // NewBatch returns a batch that can be read: Get and NewIter see it over the
-// store. Building costs about twice as much as with NewWriteBatch.
+// store. From the first read on that finds it filled, writing costs about twice
+// as much.
 func (s *Store) NewBatch() *Batch { return s.NewBatchSize(0) }
 
 // NewBatchSize is NewBatch for about size bytes of keys and values, which saves
 // the batch from growing step by step.
 func (s *Store) NewBatchSize(size int) *Batch {
-	b := &Batch{s: s, indexed: true, size: size}
+	b := &Batch{s: s, readable: true, size: size}
 	b.renew()
 	return b
 }
@@ -47,13 +49,32 @@ func (s *Store) NewWriteBatch() *Batch {
 // renew gives an empty batch its engine's part. Making one touches nothing that
 // Close ends.
 func (b *Batch) renew() {
-	if b.indexed && b.size > 0 {
-		b.b = b.s.db.NewIndexedBatchWithSize(b.size)
-	} else if b.indexed {
-		b.b = b.s.db.NewIndexedBatch()
+	b.indexed = false
+	if b.size > 0 {
+		b.b = b.s.db.NewBatchWithSize(b.size)
 	} else {
 		b.b = b.s.db.NewBatch()
 	}
+}
+
+// covers makes the batch ready to be read. With false there is nothing in it that
+// a read could see. Most batches are never read: what an index costs is spent by
+// the first read, not by every write.
+func (b *Batch) covers() (bool, error) {
+	if !b.readable || b.b == nil || b.b.Empty() {
+		return false, nil
+	}
+	if b.indexed {
+		return true, nil
+	}
+	x := b.s.db.NewIndexedBatchWithSize(max(b.size, 2*b.b.Len()))
+	if err := x.Apply(b.b, nil); err != nil {
+		_ = x.Close() // never used
+		return false, err
+	}
+	_ = b.b.Close() // cannot fail: it was not committed
+	b.b, b.indexed = x, true
+	return true, nil
 }
 
 // writable makes room for n more bytes.
@@ -140,12 +161,15 @@ func (b *Batch) Get(key []byte) (value []byte, closer io.Closer, err error) {
 	if b.closed || !b.s.uses.enter() {
 		return nil, nil, ErrClosed
 	}
-	if b.b == nil || !b.indexed {
-		v, c, err := b.s.db.Get(key)
-		return b.s.holdValue(v, c, err)
+	covers, err := b.covers()
+	if err != nil || !covers {
+		if err == nil {
+			value, closer, err = b.s.db.Get(key)
+		}
+		return b.s.holdValue(value, closer, err)
 	}
-	v, c, err := b.b.Get(key)
-	return b.s.holdValue(v, c, err)
+	value, closer, err = b.b.Get(key)
+	return b.s.holdValue(value, closer, err)
 }
 
 // NewIter is Store.NewIter over the batch's writes so far. It must be closed
@@ -155,7 +179,11 @@ func (b *Batch) NewIter(lower, upper []byte) (*Iter, error) {
 		return nil, ErrClosed
 	}
 	o := &pebble.IterOptions{LowerBound: lower, UpperBound: upper}
-	if b.b == nil || !b.indexed {
+	covers, err := b.covers()
+	if err != nil {
+		return b.s.holdIter(nil, err)
+	}
+	if !covers {
 		it, err := b.s.db.NewIter(o)
 		return b.s.holdIter(it, err)
 	}

@@ -19,9 +19,10 @@ const (
 	// The engine's own write stalls cannot be left when the store is fenced, so
 	// writes are held back earlier, in admit: at stallMemTables of memory and
 	// stallSublevels of overlapping young tables. The engine's limits lie where
-	// they are not reached.
+	// they are not reached: its memory limit holds writes only when a memtable is
+	// full, one further on than where it is the same as ours.
 	stallMemTables  = 3
-	engineMemTables = 4 // also bounds the recycled logs, to one more
+	engineMemTables = 3 // also bounds the recycled logs, to one more
 	stallSublevels  = 20
 	engineSublevels = 1000
 )
@@ -48,6 +49,11 @@ func (s *Store) engineOptions() *pebble.Options {
 	// Both data missing after osier.json said it is there, and a read-only open of
 	// nothing, must fail.
 	o.ErrorIfNotExists = !s.opts.InMemory && !s.meta.Creating
+	if end := s.opts.TableEnd; end != nil {
+		o.Experimental.SpanPolicyFunc = func(start []byte) (pebble.SpanPolicy, []byte, error) {
+			return pebble.SpanPolicy{}, end(start), nil
+		}
+	}
 	o.Levels[0].BlockSize = blockBytes
 	o.Levels[0].IndexBlockSize = 256 << 10
 	for i := range o.Levels {

@@ -28,7 +28,7 @@ type Options struct {
 	// CacheBytes bounds the block cache; 0 is 64 MiB. Memtables count towards it.
 	CacheBytes int64
 	// MemTableBytes is the size at which a memtable is written to a table; 0 is
-	// 16 MiB, the least is 256 KiB. Logs have about this size too.
+	// 7 MiB, the least is 256 KiB. Logs have about this size too.
 	MemTableBytes int64
 	// SyncInterval bounds how long a Buffered or Relaxed batch stays without an
 	// fsync; 0 is 100 ms.
@@ -51,6 +51,12 @@ type Options struct {
 	// one: take the greatest. See also Store.Synced. It must not call Close.
 	OnSynced func(upTo uint64)
 
+	// TableEnd, if set, is asked when a table is begun, with its first key, and
+	// returns the key before which the table must end; nil is any. It is called
+	// from background goroutines and must not block. A good answer keeps tables
+	// from overlapping; any answer is right.
+	TableEnd func(start []byte) []byte
+
 	// migrations overrides the ladder of format migrations in tests: step i leads
 	// from format i+1 to i+2. formatVersion is then len(migrations)+1.
 	migrations []migration
@@ -58,7 +64,7 @@ type Options struct {
 
 const (
 	defaultCacheBytes    = 64 << 20
-	defaultMemTableBytes = 16 << 20
+	defaultMemTableBytes = 7 << 20
 	minMemTableBytes     = 256 << 10
 	defaultReserveBytes  = 32 << 20
 	defaultSyncInterval  = 100 * time.Millisecond
