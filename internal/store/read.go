@@ -119,6 +119,7 @@ func (i *Iter) Close() error {
 	}
 	err := i.it.Close()
 	i.it = nil
+	i.s.trimmer.arm()
 	i.s.uses.leave()
 	return mapError("iterate", err)
 }

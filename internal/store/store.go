@@ -131,6 +131,7 @@ type Store struct {
 	applied atomic.Uint64 // number of the last batch visible
 	synced  atomic.Uint64 // all batches up to this number are durable
 	ticker  intervalSync
+	trimmer trimmer
 }
 
 // Open opens the store in dir and makes it if the folder is missing or empty.
@@ -163,6 +164,9 @@ func Open(dir string, o *Options) (*Store, error) {
 	}
 	s.guard.armed.Store(true)
 	s.ticker.start(s)
+	if trims {
+		s.trimmer.misses = func() int64 { return s.cache.Metrics().Misses }
+	}
 	return s, nil
 }
 
@@ -374,6 +378,7 @@ func (s *Store) Close() error {
 func (s *Store) shut() error {
 	s.uses.closeAndWait(s.fence.up)
 	s.ticker.stop()
+	s.trimmer.stop()
 	var err error
 	if !s.opts.ReadOnly && !s.opts.InMemory && s.fence.failure() == nil {
 		err = s.flushMemtables()
