@@ -61,6 +61,7 @@ type Op struct {
 	KeepAttachments bool
 
 	Settings *Settings // for OpCollection
+	KV       *KVOp     // for OpKV and its like
 }
 
 // AttachmentRef sets, keeps or removes one attachment of a new revision.
@@ -99,7 +100,8 @@ const (
 type Read struct {
 	Collection string
 	ID         ID
-	Start, End string // encoded keys
+	Start, End string  // encoded keys
+	KV         *KVRead // instead of all above
 }
 
 // Command is a change, as data. It names what must hold and what is to be
@@ -128,6 +130,9 @@ type Command struct {
 type Seal struct {
 	Time time.Time // to the millisecond
 	UUID UUID      // identity of a database being created
+	// KVVersion is the version of the first operation on key-values; each
+	// further one takes the next.
+	KVVersion uint64
 }
 
 // Result is the answer to a Command.
@@ -145,4 +150,5 @@ type OpResult struct {
 	Rev Rev
 	Seq Seq
 	Err *Error // only with PerDocument
+	KV  *KVResult
 }

@@ -33,7 +33,9 @@ func (a Action) String() string {
 	return strings.Join(names, "+")
 }
 
-// Resource is what a right is about: a database, or a collection of one.
+// Resource is what a right is about: a database, or a collection of one. A
+// namespace of key-values is the collection "kv:" with its name, which no
+// collection of documents can have.
 type Resource struct {
 	DB         string
 	Collection string // "" is the database as a whole
@@ -111,16 +113,22 @@ func (g guard) Exec(ctx context.Context, c *Command) (*Result, error) {
 	for i := range c.Ops {
 		a := MayWrite
 		switch c.Ops[i].Kind {
-		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection:
+		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection, OpKVDrop, OpKVBehind:
 			a = MayManage
+		case OpKV:
+			a = kvActions(c.Ops[i].KV)
 		}
-		if err := g.judge("change", a, Resource{c.DB, c.Ops[i].Collection}); err != nil {
+		if err := g.judge("change", a, resourceOf(c.DB, &c.Ops[i])); err != nil {
 			return nil, err
 		}
 	}
 	for _, r := range c.Reads {
 		// A precondition tells whether something has changed.
-		if err := g.judge("read", MayRead, Resource{c.DB, r.Collection}); err != nil {
+		on := Resource{c.DB, r.Collection}
+		if r.KV != nil {
+			on = kvResource(c.DB, r.KV.Namespace)
+		}
+		if err := g.judge("read", MayRead, on); err != nil {
 			return nil, err
 		}
 	}
@@ -138,6 +146,11 @@ func (g guard) Query(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 	case QueryPin, QueryUnpin:
 		// A pin shows nothing by itself.
 		return g.Backend.Query(ctx, q)
+	case QueryKVNamespaces:
+		return g.visibleNamespaces(ctx, q)
+	}
+	if q.KV != nil {
+		return g.queryKV(ctx, q)
 	}
 	if err := g.judge("read", MayRead, Resource{q.DB, q.Collection}); err != nil {
 		return failed(err)
@@ -168,6 +181,9 @@ func (g guard) visibleInfo(ctx context.Context, q *Query) iter.Seq2[Row, error] 
 				info.Collections = slices.DeleteFunc(slices.Clone(info.Collections), func(c CollectionInfo) bool {
 					return !g.p.Can(MayRead, Resource{q.DB, c.Name})
 				})
+				info.Namespaces = slices.DeleteFunc(slices.Clone(info.Namespaces), func(n NamespaceInfo) bool {
+					return !g.p.Can(MayRead, kvResource(q.DB, n.Name))
+				})
 				row.DB = &info
 			}
 			if !yield(row, err) || err != nil {
@@ -187,7 +203,11 @@ func (g guard) sees(db string) bool {
 }
 
 func (g guard) Watch(ctx context.Context, f *Feed) iter.Seq2[Change, error] {
-	if err := g.judge("follow changes", MayRead, Resource{f.DB, f.Collection}); err != nil {
+	on := Resource{f.DB, f.Collection}
+	if f.KV != nil {
+		on = kvResource(f.DB, f.KV.Namespace)
+	}
+	if err := g.judge("follow changes", MayRead, on); err != nil {
 		return func(yield func(Change, error) bool) { yield(Change{}, err) }
 	}
 	return g.Backend.Watch(ctx, f)

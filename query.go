@@ -70,6 +70,7 @@ type Query struct {
 	Seq    Seq
 	Time   time.Time
 	Pin    uint64
+	KV     *KVQuery // for QueryKVGet and its like
 }
 
 // Row is one element of an answer. Slices in it are valid until the next row.
@@ -81,6 +82,7 @@ type Row struct {
 	DB      *DBInfo
 	Tx      *Transaction
 	Pin     uint64
+	KV      *KVRow
 }
 
 // FeedMode says what a Feed does at the end of what there is.
@@ -114,6 +116,7 @@ type Feed struct {
 	// Marks asks for a Change with Mark set, and nothing else but Seq, each
 	// time the feed has caught up: what was filtered out need not be read again.
 	Marks bool
+	KV    *KVFeed // key-values instead of documents
 }
 
 // Change is one element of a Feed. Slices in it are valid until the next one.
@@ -121,4 +124,5 @@ type Change struct {
 	Collection string
 	Document
 	Mark bool
+	KV   *KVChange
 }

@@ -27,7 +27,8 @@ type Tx struct {
 	read     map[docKey]bool
 	writes   map[docKey]*Op
 	order    []docKey // of first write
-	err      error    // set when the transaction is over
+	kv       kvTx
+	err      error // set when the transaction is over
 }
 
 type docKey struct {
@@ -93,7 +94,10 @@ func (db *DB) try(ctx context.Context, fn func(*Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if len(tx.order) == 0 {
+	if tx.kv.broken != nil {
+		return tx.kv.broken
+	}
+	if len(tx.order) == 0 && len(tx.kv.ops) == 0 {
 		// All it read was one state; there is nothing to check.
 		return nil
 	}
@@ -102,6 +106,9 @@ func (db *DB) try(ctx context.Context, fn func(*Tx) error) error {
 		if op := tx.writes[k]; op != nil {
 			c.Ops = append(c.Ops, *op)
 		}
+	}
+	for _, op := range tx.kv.ops {
+		c.Ops = append(c.Ops, Op{Kind: OpKV, KV: op})
 	}
 	if len(c.Ops) == 0 {
 		return nil
@@ -122,6 +129,9 @@ func (tx *Tx) query(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 	q.DB, q.Pin = tx.db.name, tx.pin
 	if tx.err != nil {
 		return failed(&Error{Kind: KindInvalid, Op: "query", DB: q.DB, Err: tx.err})
+	}
+	if q.KV != nil {
+		return tx.queryKV(ctx, q)
 	}
 	switch q.Kind {
 	case QueryGet:
@@ -356,6 +366,9 @@ func (tx *Tx) base(ctx context.Context, k docKey) (Row, error) {
 func (tx *Tx) write(ctx context.Context, op *Op) (OpResult, error) {
 	if tx.err != nil {
 		return OpResult{}, &Error{Kind: KindInvalid, Op: "write", DB: tx.db.name, Err: tx.err}
+	}
+	if op.KV != nil {
+		return tx.writeKV(ctx, op)
 	}
 	if op.Kind != OpPut {
 		return OpResult{}, &Error{Kind: KindUnsupported, Op: "write", DB: tx.db.name, Collection: op.Collection, ID: op.ID.String(),

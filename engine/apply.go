@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/kv"
 	"github.com/osierdb/osier/internal/store"
 )
 
@@ -27,6 +28,7 @@ type applier struct {
 	// one request: others are read past the batch, which is cheaper.
 	wrote map[string]struct{}
 	many  bool
+	kv    []*kvGroup // of databases whose key-values the group reads or changes
 
 	// Kept from command to command, for their memory.
 	run   run
@@ -45,6 +47,7 @@ func (a *applier) begin(e *Engine, b *store.Batch, many bool) {
 	clear(a.wrote)
 	a.directory = false
 	a.touched, a.created, a.dropped, a.shape = a.touched[:0], nil, nil, nil
+	a.kv = nil
 }
 
 // newRun makes the applier ready for a command.
@@ -85,7 +88,7 @@ func (a *applier) recycle() {
 	if cap(a.run.edits) > maxKeptEdits {
 		a.run.edits, a.run.changes = nil, nil
 	}
-	a.run.cmd, a.run.terms, a.run.byDoc, a.run.res = nil, nil, nil, nil
+	a.run.cmd, a.run.terms, a.run.byDoc, a.run.res, a.run.kv, a.run.behind = nil, nil, nil, nil, nil, nil
 }
 
 // command carries out one command. Its error is the command's answer; the
@@ -109,6 +112,14 @@ func (a *applier) command(c *osier.Command, terms [][]byte) (res *osier.Result, 
 			return res, true, err
 		}
 	}
+	if err := a.beforeKV(db, c); err != nil {
+		return nil, false, err
+	}
+	return a.carryOut(db, c, terms)
+}
+
+// carryOut carries out a command whose database is found, and that is new.
+func (a *applier) carryOut(db *database, c *osier.Command, terms [][]byte) (res *osier.Result, replayed bool, err error) {
 	r := a.newRun(db, c, terms)
 	err = r.carryOut()
 	defer a.recycle()
@@ -216,6 +227,9 @@ type run struct {
 	changes []osier.TransactionChange
 	staged  []osier.BlobID // taken by this command
 	res     *osier.Result
+	kv      *kv.Space // nil: not needed so far
+	kvDrops []string
+	behind  []byte // what an OpKVBehind holds
 }
 
 type editKey struct {
@@ -266,6 +280,9 @@ func (r *run) carryOut() error {
 
 func (r *run) operation(i int) (osier.OpResult, error) {
 	op := &r.cmd.Ops[i]
+	if op.Kind >= osier.OpKV && op.Kind <= osier.OpKVDrop {
+		return r.operateKV(i)
+	}
 	if err := checkOp(r.db.name, op); err != nil {
 		return osier.OpResult{}, err
 	}
@@ -387,6 +404,9 @@ func (r *run) flush() error {
 			return err
 		}
 	}
+	if err := r.flushKV(); err != nil {
+		return err
+	}
 	if len(r.changes) == 0 {
 		return nil
 	}
@@ -448,6 +468,9 @@ func (r *run) checkReads() error {
 		}
 		if changed {
 			e := &osier.Error{Kind: osier.KindConflict, Op: "commit", DB: r.db.name, Collection: rd.Collection, ID: rd.ID.String()}
+			if rd.KV != nil {
+				e.Collection, e.ID = "kv:"+rd.KV.Namespace, rd.KV.Key
+			}
 			e.Err = errors.New("what the transaction read has changed")
 			return e
 		}
@@ -458,6 +481,9 @@ func (r *run) checkReads() error {
 // changedSince looks a document up, and goes through the few changes since the
 // snapshot for a range, however large that is.
 func (r *run) changedSince(rd *osier.Read, snapshot osier.Seq) (bool, error) {
+	if rd.KV != nil {
+		return r.kvChanged(rd.KV)
+	}
 	if rd.Collection == "" {
 		return r.db.state.lastSeq > snapshot, nil
 	}
@@ -596,6 +622,7 @@ func (a *applier) dropDB(c *osier.Command) (*osier.Result, bool, error) {
 	if db == nil {
 		return nil, false, &osier.Error{Kind: osier.KindNotFound, Op: "drop database", DB: c.DB}
 	}
+	a.dropKV(db)
 	lower, upper := databaseRange(db.num)
 	if err := errors.Join(a.b.Delete(directoryKey(c.DB)), a.b.DeleteRange(lower, upper)); err != nil {
 		return nil, false, &brokenBatch{err}

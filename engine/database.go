@@ -26,6 +26,9 @@ type database struct {
 	durableDrops atomic.Uint64 // the same for dropped collections
 	gone         atomic.Bool   // dropped
 
+	kv        atomic.Pointer[kvMemory] // nil before the first use
+	kvVersion uint64                   // with which it begins
+
 	mu          sync.Mutex // guards the two below
 	appliedWake chan struct{}
 	durableWake chan struct{}

@@ -45,6 +45,15 @@ type Options struct {
 	Clock func() time.Time
 	// Codecs that typed handles may meet; nil is JSON, CBOR, Pot and Binary.
 	Codecs osier.Codecs
+	// KVMemoryBytes is about how much of key-values is kept in memory; 0 is
+	// 256 MiB. What is not written behind yet is kept in any case.
+	KVMemoryBytes int64
+	// KVInterval bounds how long a relaxed operation on key-values stays in
+	// memory only; 0 is 100 ms. With KVWriteKeys changed keys (0: 32,768), or
+	// 16 MiB of values, they are written behind at once.
+	KVInterval  time.Duration
+	KVWriteKeys int64
+	KVLimits    KVLimits
 	// Logger gets the rare messages about the engine's state; nil is silent.
 	Logger *slog.Logger
 	store  store.Options // what tests set underneath
@@ -69,6 +78,8 @@ type Engine struct {
 	keys     sync.Pool // of *[]byte, for GetDocument
 	commands atomic.Uint64
 	commits  atomic.Uint64
+	kvBytes  atomic.Int64 // of key-values in memory
+	kvClosed atomic.Bool  // relaxed operations in memory have ended
 
 	fenced     chan struct{} // closed when the store takes no more writes
 	fenceErr   error         // why; set before
@@ -93,6 +104,7 @@ func Open(dir string, o *Options) (*Engine, error) {
 	if e.opts.Codecs == nil {
 		e.opts.Codecs = osier.NewCodecs(cbor.Codec)
 	}
+	e.opts.kvDefaults()
 	if e.now = e.opts.Clock; e.now == nil {
 		e.now = time.Now
 	}
@@ -126,6 +138,7 @@ func (e *Engine) Backend() osier.Backend { return e }
 // opens without recovery. It is idempotent.
 func (e *Engine) Close() error {
 	e.closeOnce.Do(func() {
+		kvErr := e.closeKV()
 		e.queue.mu.Lock()
 		e.queue.closed = true
 		e.queue.mu.Unlock()
@@ -136,6 +149,8 @@ func (e *Engine) Close() error {
 		e.pins.closeAll()
 		if err := e.store.Close(); err != nil {
 			e.closeErr = e.storeError("close", err)
+		} else if kvErr != nil {
+			e.closeErr = e.storeError("close", kvErr)
 		}
 	})
 	return e.closeErr
@@ -158,6 +173,9 @@ func (e *Engine) load() error {
 		}
 		db := &database{name: string(it.Key()[1:]), num: d.num, uuid: d.uuid, millis: d.millis}
 		if err := e.reload([]*database{db}); err != nil {
+			return err
+		}
+		if err := e.loadKV(db); err != nil {
 			return err
 		}
 		db.showColls()

@@ -25,6 +25,7 @@ type Stats struct {
 	Commands          uint64 // taken into order
 	Commits           uint64 // batches they became
 	Syncs             uint64 // fsyncs of the log
+	KVBytes           uint64 // of key-values in memory
 }
 
 // Stats returns the figures. Cost: microseconds.
@@ -38,6 +39,7 @@ func (e *Engine) Stats(ctx context.Context) (Stats, error) {
 		CacheBytes: uint64(m.CacheBytes), CacheHits: uint64(m.CacheHits), CacheMisses: uint64(m.CacheMisses),
 		Tables: uint64(m.Tables), Flushes: uint64(m.Flushes), Compactions: uint64(m.Compactions), ReadAmplification: m.ReadAmplification,
 		Commands: e.commands.Load(), Commits: e.commits.Load(), Syncs: m.LogSyncs,
+		KVBytes: uint64(e.kvBytes.Load()),
 	}, nil
 }
 
@@ -65,6 +67,9 @@ func (e *Engine) Flush(ctx context.Context) error {
 	if err := e.open("flush"); err != nil {
 		return err
 	}
+	if err := e.flushKV(ctx); err != nil {
+		return e.storeError("flush", err)
+	}
 	return e.storeError("flush", e.store.Flush())
 }
 
@@ -78,6 +83,9 @@ func (e *Engine) Backup(ctx context.Context, dir string) error {
 	if e.opts.ReadOnly {
 		return &osier.Error{Kind: osier.KindReadOnly, Op: "backup to " + dir, Err: errors.New("a store that was opened read-only cannot make one")}
 	}
+	if err := e.flushKV(ctx); err != nil {
+		return e.storeError("backup to "+dir, err)
+	}
 	return e.storeError("backup to "+dir, e.store.Checkpoint(dir))
 }
 
@@ -87,6 +95,9 @@ func (e *Engine) StateHash(ctx context.Context, name string) ([32]byte, error) {
 	db, err := e.lookup("hash state", name)
 	if err != nil {
 		return [32]byte{}, err
+	}
+	if err := e.settleKV(ctx, db); err != nil {
+		return [32]byte{}, e.storeError("hash state", err)
 	}
 	lower, upper := databaseRange(db.num)
 	it, err := e.store.NewIter(lower, upper)

@@ -45,7 +45,13 @@ func (e *Engine) query(ctx context.Context, q *osier.Query, yield func(osier.Row
 		return err
 	}
 	if q.Kind == osier.QueryPin {
+		if err := e.settleKV(ctx, db); err != nil {
+			return e.storeError("pin", err)
+		}
 		return e.pin(db, yield)
+	}
+	if isKVQuery(q.Kind) {
+		return e.queryKV(ctx, db, q, yield)
 	}
 	v := view{e: e, db: db, q: q, src: e.store}
 	if q.Pin != 0 || q.Parts&osier.WithAncestors != 0 || q.Kind != osier.QueryGet && q.Kind != osier.QueryScan {
@@ -442,6 +448,11 @@ func (v *view) info(yield func(osier.Row, error) bool) error {
 			}
 		}
 		info.Collections = append(info.Collections, ci)
+	}
+	if v.q.Collection == "" {
+		if info.Namespaces, err = v.namespaces(); err != nil {
+			return err
+		}
 	}
 	yield(osier.Row{DB: info}, nil)
 	return nil

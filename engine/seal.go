@@ -26,7 +26,13 @@ func (e *Engine) Exec(ctx context.Context, c *osier.Command) (*osier.Result, err
 	if err := checkCommand(c); err != nil {
 		return nil, err
 	}
-	r := &request{cmd: c, level: e.level(c.Durability)}
+	if err := e.checkKVCommand(c); err != nil {
+		return nil, err
+	}
+	if res, done, err := e.execFast(ctx, c); done || err != nil {
+		return res, err
+	}
+	r := &request{cmd: c, level: e.level(kvLevel(c))}
 	scratch := e.terms.Get().(*[]byte)
 	size := r.prepare(scratch)
 	err := e.submit(ctx, r, size)
@@ -122,7 +128,7 @@ const maxKeptTerms = 4 << 20
 func (r *request) prepare(scratch *[]byte) (size int) {
 	c := r.cmd
 	for i := range c.Ops {
-		size += len(c.Ops[i].Body) + 64
+		size += len(c.Ops[i].Body) + 64 + kvSize(c.Ops[i].KV)
 	}
 	buf := (*scratch)[:0]
 	for i := range c.Ops {
@@ -169,6 +175,8 @@ func (e *Engine) seal(c *osier.Command) {
 		switch {
 		case op.Kind == osier.OpCreateDB:
 			rand.Read(c.Sealed.UUID[:])
+		case op.Kind == osier.OpKV && op.KV != nil:
+			sealTTL(op.KV, now.UnixMilli())
 		case op.Kind == osier.OpPut && op.ID.IsZero():
 			op.ID = osier.MustID(e.ids.Next(now))
 		}

@@ -23,7 +23,11 @@ import (
 // crash took the change back.
 func (e *Engine) Watch(ctx context.Context, f *osier.Feed) iter.Seq2[osier.Change, error] {
 	return func(yield func(osier.Change, error) bool) {
-		if err := e.watch(ctx, f, yield); err != nil {
+		watch := e.watch
+		if f.KV != nil {
+			watch = e.watchKV
+		}
+		if err := watch(ctx, f, yield); err != nil {
 			yield(osier.Change{}, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/kv"
 	"github.com/osierdb/osier/internal/store"
 )
 
@@ -176,20 +177,29 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 	defer b.Close()
 	a := &e.applier
 	a.begin(e, b, len(g.reqs) > 1)
+	defer func() {
+		if err != nil {
+			a.abandonKV()
+		} else if pending == nil {
+			a.publishKV()
+		}
+	}()
 	level = store.Relaxed
+	var broken *brokenBatch
 	for _, r := range g.reqs {
 		if !r.state.CompareAndSwap(waiting, taken) {
 			continue
 		}
 		level = min(level, r.level)
 		if r.fill != nil {
-			r.err = r.fill(a)
+			if r.err = r.fill(a); errors.As(r.err, &broken) {
+				return nil, level, errors.Join(broken.err, e.reload(a.moved()))
+			}
 			continue
 		}
 		e.commands.Add(1)
 		e.seal(r.cmd)
 		r.res, r.replayed, r.err = a.command(r.cmd, r.terms)
-		var broken *brokenBatch
 		if errors.As(r.err, &broken) {
 			return nil, level, errors.Join(broken.err, e.reload(a.moved()))
 		}
@@ -200,6 +210,7 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 	if b.Count() == 0 {
 		return nil, level, nil
 	}
+	a.markBusy()
 	p, err := e.store.Apply(b, level)
 	if err != nil {
 		// What was worked out did not happen, and may never (a full disk).
@@ -219,10 +230,11 @@ func (e *Engine) publish(a *applier, number uint64) {
 	if a.directory {
 		e.publishDirectory(a)
 	}
+	a.publishKV()
 	e.durable.mu.Lock()
 	for _, db := range a.touched {
 		db.applied.Store(uint64(db.state.lastSeq))
-		e.durable.waiting = append(e.durable.waiting, awaited{number, db, db.state.lastSeq, db.state.drops})
+		e.durable.waiting = append(e.durable.waiting, awaited{number, db, db.state.lastSeq, db.state.drops, a.shown(db)})
 	}
 	e.durable.mu.Unlock()
 	for _, db := range a.touched {
@@ -240,6 +252,7 @@ type awaited struct {
 	db     *database
 	seq    osier.Seq
 	drops  uint64
+	kv     []kv.Event
 }
 
 // durableState lists, in order of batches, what is applied but not durable.
@@ -258,6 +271,9 @@ func (e *Engine) synced(number uint64) {
 	}
 	ready := d.waiting[:n:n]
 	d.waiting = d.waiting[n:]
+	for i := range ready {
+		ready[i].db.showKV(ready[i].kv) // in order, so under the lock
+	}
 	d.mu.Unlock()
 	for _, w := range ready {
 		seqs, drops := advance(&w.db.durable, uint64(w.seq)), advance(&w.db.durableDrops, w.drops)
