@@ -19,6 +19,17 @@ const (
 	// OpGraft takes a foreign revision with its ancestry (new_edits=false in
 	// CouchDB's words). It never conflicts: it adds a leaf or finds it known.
 	OpGraft OpKind = 6
+
+	// OpJournal creates a journal or changes its settings.
+	OpJournal OpKind = 50
+	// OpDropJournal deletes a journal and all in it.
+	OpDropJournal OpKind = 51
+	// OpAppend adds events to a journal, which is made if there is none.
+	OpAppend OpKind = 52
+	// OpTrim drops a journal's oldest events.
+	OpTrim OpKind = 53
+	// OpPublish sends a message to a topic once the command is committed.
+	OpPublish OpKind = 60
 )
 
 // Expect is what an OpPut demands of the document's present state.
@@ -61,6 +72,12 @@ type Op struct {
 	KeepAttachments bool
 
 	Settings *Settings // for OpCollection
+
+	// Journal is for operations on journals, whose Collection is the journal's
+	// JournalResource.
+	Journal *JournalOp
+	// Topic is for OpPublish, whose Collection is the topic's TopicResource.
+	Topic *TopicOp
 }
 
 // AttachmentRef sets, keeps or removes one attachment of a new revision.
@@ -95,7 +112,9 @@ const (
 // Read is a precondition of a transaction: the document ID, or, with a zero
 // ID, the ids from Start up to but not including End (an empty End is
 // unbounded) have not changed since the command's Snapshot. An empty
-// Collection means that nothing in the database has.
+// Collection means that no document in the database has. With a journal's
+// JournalResource as Collection it says that the journal's last position is
+// Start, in binary form; zero if there is no journal.
 type Read struct {
 	Collection string
 	ID         ID
@@ -128,6 +147,10 @@ type Command struct {
 type Seal struct {
 	Time time.Time // to the millisecond
 	UUID UUID      // identity of a database being created
+	// Micros is the same moment in microseconds since 1970, for the positions
+	// of events; 0 unless the command has any. It is later than every position
+	// that its journals have given out.
+	Micros int64
 }
 
 // Result is the answer to a Command.
@@ -145,4 +168,6 @@ type OpResult struct {
 	Rev Rev
 	Seq Seq
 	Err *Error // only with PerDocument
+
+	Journal *JournalResult // of an OpAppend
 }

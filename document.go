@@ -110,6 +110,7 @@ type DBInfo struct {
 	DurableSeq  Seq // the latest change that no crash can take back
 	DiskBytes   uint64
 	Collections []CollectionInfo
+	Journals    []JournalInfo // by name
 }
 
 // Transaction is a command that was carried out.

@@ -33,7 +33,8 @@ func (a Action) String() string {
 	return strings.Join(names, "+")
 }
 
-// Resource is what a right is about: a database, or a collection of one.
+// Resource is what a right is about: a database, or a collection of one, a
+// journal (JournalResource) or a topic (TopicResource).
 type Resource struct {
 	DB         string
 	Collection string // "" is the database as a whole
@@ -41,7 +42,10 @@ type Resource struct {
 
 // Grant gives rights on the resources that its patterns match. A pattern is a
 // name, or the beginning of names followed by "*"; an empty Collection means
-// all collections.
+// all collections, journals and topics. "journal:audit-*" means journals,
+// "topic:orders.*" topics by the beginning of their names; to subscribe to a
+// pattern takes a grant whose pattern covers all topics that begin as the
+// pattern does up to its first wildcard.
 type Grant struct {
 	Actions    Action
 	DB         string
@@ -111,7 +115,7 @@ func (g guard) Exec(ctx context.Context, c *Command) (*Result, error) {
 	for i := range c.Ops {
 		a := MayWrite
 		switch c.Ops[i].Kind {
-		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection:
+		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection, OpJournal, OpDropJournal, OpTrim:
 			a = MayManage
 		}
 		if err := g.judge("change", a, Resource{c.DB, c.Ops[i].Collection}); err != nil {
@@ -168,6 +172,7 @@ func (g guard) visibleInfo(ctx context.Context, q *Query) iter.Seq2[Row, error] 
 				info.Collections = slices.DeleteFunc(slices.Clone(info.Collections), func(c CollectionInfo) bool {
 					return !g.p.Can(MayRead, Resource{q.DB, c.Name})
 				})
+				info.Journals = g.visibleJournals(q.DB, info.Journals)
 				row.DB = &info
 			}
 			if !yield(row, err) || err != nil {
@@ -187,6 +192,12 @@ func (g guard) sees(db string) bool {
 }
 
 func (g guard) Watch(ctx context.Context, f *Feed) iter.Seq2[Change, error] {
+	if f.Topics != nil {
+		if err := g.judgeTopics(f); err != nil {
+			return func(yield func(Change, error) bool) { yield(Change{}, err) }
+		}
+		return g.Backend.Watch(ctx, f)
+	}
 	if err := g.judge("follow changes", MayRead, Resource{f.DB, f.Collection}); err != nil {
 		return func(yield func(Change, error) bool) { yield(Change{}, err) }
 	}

@@ -34,6 +34,15 @@ const (
 	QueryPin QueryKind = 9
 	// QueryUnpin: releases a Pin; no rows.
 	QueryUnpin QueryKind = 10
+
+	// QueryJournal: a journal's events, rows with Journal.Window; Collection is
+	// the journal's JournalResource, Reverse and Limit hold for events.
+	QueryJournal QueryKind = 60
+	// QueryJournalCount: one row with Journal.Count.
+	QueryJournalCount QueryKind = 61
+	// QueryJournalInfo: one row with Journal.Info; KindNotFound if there is no
+	// such journal.
+	QueryJournalInfo QueryKind = 62
 )
 
 // Parts says which parts of a document a row must carry; id, revision,
@@ -70,6 +79,8 @@ type Query struct {
 	Seq    Seq
 	Time   time.Time
 	Pin    uint64
+
+	Journal *JournalQuery // for QueryJournal and QueryJournalCount
 }
 
 // Row is one element of an answer. Slices in it are valid until the next row.
@@ -81,6 +92,7 @@ type Row struct {
 	DB      *DBInfo
 	Tx      *Transaction
 	Pin     uint64
+	Journal *JournalRow
 }
 
 // FeedMode says what a Feed does at the end of what there is.
@@ -114,6 +126,13 @@ type Feed struct {
 	// Marks asks for a Change with Mark set, and nothing else but Seq, each
 	// time the feed has caught up: what was filtered out need not be read again.
 	Marks bool
+
+	// Journal makes it a feed of a journal's events, a Change a run of them;
+	// Collection is the journal's JournalResource, Limit holds for events, and
+	// what is said of documents above does not apply. See Journal.Tail.
+	Journal *JournalFeed
+	// Topics makes it a subscription; only Limit, Mode and Marks apply besides.
+	Topics *TopicFeed
 }
 
 // Change is one element of a Feed. Slices in it are valid until the next one.
@@ -121,4 +140,7 @@ type Change struct {
 	Collection string
 	Document
 	Mark bool
+
+	Window  *Window  // of a journal's feed
+	Message *Message // of a subscription
 }

@@ -27,6 +27,7 @@ type Tx struct {
 	read     map[docKey]bool
 	writes   map[docKey]*Op
 	order    []docKey // of first write
+	others   []Op     // what is no document's, in order
 	err      error    // set when the transaction is over
 }
 
@@ -93,7 +94,7 @@ func (db *DB) try(ctx context.Context, fn func(*Tx) error) error {
 	if err := fn(tx); err != nil {
 		return err
 	}
-	if len(tx.order) == 0 {
+	if len(tx.order) == 0 && len(tx.others) == 0 {
 		// All it read was one state; there is nothing to check.
 		return nil
 	}
@@ -103,6 +104,7 @@ func (db *DB) try(ctx context.Context, fn func(*Tx) error) error {
 			c.Ops = append(c.Ops, *op)
 		}
 	}
+	c.Ops = append(c.Ops, tx.others...)
 	if len(c.Ops) == 0 {
 		return nil
 	}
@@ -132,6 +134,9 @@ func (tx *Tx) query(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 		// Counts depend on every document.
 		tx.reads = append(tx.reads, Read{Collection: q.Collection})
 		return tx.info(ctx, q)
+	}
+	if _, ok := JournalName(q.Collection); ok {
+		return tx.journal(ctx, q)
 	}
 	for _, id := range q.IDs {
 		tx.note(q.Collection, id)
@@ -356,6 +361,10 @@ func (tx *Tx) base(ctx context.Context, k docKey) (Row, error) {
 func (tx *Tx) write(ctx context.Context, op *Op) (OpResult, error) {
 	if tx.err != nil {
 		return OpResult{}, &Error{Kind: KindInvalid, Op: "write", DB: tx.db.name, Err: tx.err}
+	}
+	if op.Kind == OpAppend || op.Kind == OpTrim || op.Kind == OpPublish {
+		tx.others = append(tx.others, *op)
+		return OpResult{}, nil
 	}
 	if op.Kind != OpPut {
 		return OpResult{}, &Error{Kind: KindUnsupported, Op: "write", DB: tx.db.name, Collection: op.Collection, ID: op.ID.String(),

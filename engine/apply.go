@@ -23,6 +23,12 @@ type applier struct {
 	created   []*database
 	dropped   []*database
 	shape     []*database // databases whose collections changed
+
+	journals     []*journal  // whose state moved
+	journalShape []*database // whose journals were made, dropped or set up anew
+	held         []*journal  // that take no events while positions are decided
+	drained      []*journal  // whose pending events were written
+	messages     []posting   // to go out with the batch
 	// wrote are the documents that the group has written, if it has more than
 	// one request: others are read past the batch, which is cheaper.
 	wrote map[string]struct{}
@@ -45,6 +51,7 @@ func (a *applier) begin(e *Engine, b *store.Batch, many bool) {
 	clear(a.wrote)
 	a.directory = false
 	a.touched, a.created, a.dropped, a.shape = a.touched[:0], nil, nil, nil
+	a.beginJournals()
 }
 
 // newRun makes the applier ready for a command.
@@ -180,6 +187,9 @@ func (a *applier) touch(db *database) {
 
 // finish writes the counters that the group moved, once each.
 func (a *applier) finish() error {
+	if err := a.finishJournals(); err != nil {
+		return err
+	}
 	for _, db := range a.touched {
 		a.key = prefix(a.key[:0], db.num, 0, spaceState)
 		a.buf = db.state.append(a.buf[:0])
@@ -215,6 +225,9 @@ type run struct {
 	changes []osier.TransactionChange
 	staged  []osier.BlobID // taken by this command
 	res     *osier.Result
+
+	journals []*journalEdit
+	messages []*osier.Op // to be sent after the commit
 }
 
 type editKey struct {
@@ -265,6 +278,12 @@ func (r *run) carryOut() error {
 
 func (r *run) operation(i int) (osier.OpResult, error) {
 	op := &r.cmd.Ops[i]
+	switch {
+	case isJournalOp(op.Kind):
+		return r.journalOp(op)
+	case op.Kind == osier.OpPublish:
+		return r.publishOp(op)
+	}
 	if err := checkOp(r.db.name, op); err != nil {
 		return osier.OpResult{}, err
 	}
@@ -386,6 +405,9 @@ func (r *run) flush() error {
 			return err
 		}
 	}
+	if err := r.flushJournals(); err != nil {
+		return err
+	}
 	if len(r.changes) == 0 {
 		return nil
 	}
@@ -419,6 +441,8 @@ func (r *run) adopt(all bool) {
 	if !all {
 		return
 	}
+	r.adoptJournals()
+	r.adoptMessages()
 	reshaped := false
 	for name, c := range r.colls {
 		if c == nil {
@@ -459,6 +483,9 @@ func (r *run) checkReads() error {
 func (r *run) changedSince(rd *osier.Read, snapshot osier.Seq) (bool, error) {
 	if rd.Collection == "" {
 		return r.db.state.lastSeq > snapshot, nil
+	}
+	if name, ok := osier.JournalName(rd.Collection); ok {
+		return r.journalChanged(name, rd), nil
 	}
 	c := r.db.colls[rd.Collection]
 	if c == nil {
@@ -624,6 +651,7 @@ func (e *Engine) publishDirectory(a *applier) {
 		db.gone.Store(true)
 		db.announce(&db.appliedWake)
 		db.announce(&db.durableWake)
+		e.endHub(db, &osier.Error{Kind: osier.KindNotFound, Op: "use topic", DB: db.name})
 		e.reclaim(db.num)
 	}
 	e.dbs.Store(&dbs)

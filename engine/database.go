@@ -26,6 +26,9 @@ type database struct {
 	durableDrops atomic.Uint64 // the same for dropped collections
 	gone         atomic.Bool   // dropped
 
+	journals map[string]*journal                 // the writer's, under queue.order
+	seen     atomic.Pointer[map[string]*journal] // what readers need; replaced whole
+
 	mu          sync.Mutex // guards the two below
 	appliedWake chan struct{}
 	durableWake chan struct{}

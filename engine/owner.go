@@ -8,6 +8,7 @@ import (
 
 	"github.com/osierdb/osier"
 	"github.com/osierdb/osier/internal/keys"
+	"github.com/osierdb/osier/internal/store"
 )
 
 // Stats are the engine's figures since it was opened, and of its folder.
@@ -65,6 +66,9 @@ func (e *Engine) Flush(ctx context.Context) error {
 	if err := e.open("flush"); err != nil {
 		return err
 	}
+	if err := e.drain(ctx, store.Sync); err != nil {
+		return err
+	}
 	return e.storeError("flush", e.store.Flush())
 }
 
@@ -78,6 +82,9 @@ func (e *Engine) Backup(ctx context.Context, dir string) error {
 	if e.opts.ReadOnly {
 		return &osier.Error{Kind: osier.KindReadOnly, Op: "backup to " + dir, Err: errors.New("a store that was opened read-only cannot make one")}
 	}
+	if err := e.drain(ctx, store.Sync); err != nil {
+		return err
+	}
 	return e.storeError("backup to "+dir, e.store.Checkpoint(dir))
 }
 
@@ -86,6 +93,9 @@ func (e *Engine) Backup(ctx context.Context, dir string) error {
 func (e *Engine) StateHash(ctx context.Context, name string) ([32]byte, error) {
 	db, err := e.lookup("hash state", name)
 	if err != nil {
+		return [32]byte{}, err
+	}
+	if err := e.drain(ctx, store.Relaxed); err != nil {
 		return [32]byte{}, err
 	}
 	lower, upper := databaseRange(db.num)

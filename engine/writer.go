@@ -22,6 +22,7 @@ type request struct {
 	res      *osier.Result
 	err      error
 	replayed bool // the answer is an earlier one
+	journals bool // the command has operations on journals
 }
 
 const (
@@ -112,6 +113,7 @@ func (e *Engine) lead(g *group, own store.Durability) {
 	q.order.Unlock()
 
 	g.fail(e.storeError("commit", err), store.Relaxed)
+	e.topics.send()
 	close(g.applied)
 	if own == store.Relaxed && level < store.Relaxed && err == nil {
 		q.active.Add(1)
@@ -138,6 +140,8 @@ func (e *Engine) settle(g *group, pending *store.Pending) {
 	if err == nil {
 		err = e.settleReplays(g, pending)
 	}
+	// Whoever caused messages may go on after they have gone out.
+	e.topics.send()
 	g.fail(e.storeError("commit", err), store.Buffered)
 }
 
@@ -176,6 +180,7 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 	defer b.Close()
 	a := &e.applier
 	a.begin(e, b, len(g.reqs) > 1)
+	defer a.release()
 	level = store.Relaxed
 	for _, r := range g.reqs {
 		if !r.state.CompareAndSwap(waiting, taken) {
@@ -184,11 +189,9 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 		level = min(level, r.level)
 		if r.fill != nil {
 			r.err = r.fill(a)
-			continue
+		} else {
+			e.carryOut(a, r)
 		}
-		e.commands.Add(1)
-		e.seal(r.cmd)
-		r.res, r.replayed, r.err = a.command(r.cmd, r.terms)
 		var broken *brokenBatch
 		if errors.As(r.err, &broken) {
 			return nil, level, errors.Join(broken.err, e.reload(a.moved()))
@@ -198,6 +201,7 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 		return nil, level, errors.Join(err, e.reload(a.moved()))
 	}
 	if b.Count() == 0 {
+		e.topics.queue(a, 0, level)
 		return nil, level, nil
 	}
 	p, err := e.store.Apply(b, level)
@@ -207,7 +211,20 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 	}
 	e.commits.Add(1)
 	e.publish(a, p.Number)
+	e.topics.queue(a, p.Number, level)
 	return &p, level, nil
+}
+
+// carryOut seals a request's command and applies it.
+func (e *Engine) carryOut(a *applier, r *request) {
+	e.commands.Add(1)
+	if r.journals {
+		if r.err = e.sealJournals(a, r.cmd); r.err != nil {
+			return
+		}
+	}
+	e.seal(r.cmd)
+	r.res, r.replayed, r.err = a.command(r.cmd, r.terms)
 }
 
 // moved are the databases whose state in memory a group may have changed.
@@ -222,9 +239,10 @@ func (e *Engine) publish(a *applier, number uint64) {
 	e.durable.mu.Lock()
 	for _, db := range a.touched {
 		db.applied.Store(uint64(db.state.lastSeq))
-		e.durable.waiting = append(e.durable.waiting, awaited{number, db, db.state.lastSeq, db.state.drops})
+		e.durable.waiting = append(e.durable.waiting, awaited{number: number, db: db, seq: db.state.lastSeq, drops: db.state.drops})
 	}
 	e.durable.mu.Unlock()
+	e.publishJournals(a, number)
 	for _, db := range a.touched {
 		db.announce(&db.appliedWake)
 	}
@@ -240,6 +258,9 @@ type awaited struct {
 	db     *database
 	seq    osier.Seq
 	drops  uint64
+
+	journal  *journal // instead of a database
+	position osier.Position
 }
 
 // durableState lists, in order of batches, what is applied but not durable.
@@ -260,6 +281,10 @@ func (e *Engine) synced(number uint64) {
 	d.waiting = d.waiting[n:]
 	d.mu.Unlock()
 	for _, w := range ready {
+		if w.journal != nil {
+			w.journal.reached(w.position)
+			continue
+		}
 		seqs, drops := advance(&w.db.durable, uint64(w.seq)), advance(&w.db.durableDrops, w.drops)
 		if seqs || drops {
 			w.db.announce(&w.db.durableWake)
