@@ -19,6 +19,17 @@ const (
 	// OpGraft takes a foreign revision with its ancestry (new_edits=false in
 	// CouchDB's words). It never conflicts: it adds a leaf or finds it known.
 	OpGraft OpKind = 6
+
+	// OpJournal creates a journal or changes its settings.
+	OpJournal OpKind = 50
+	// OpDropJournal deletes a journal and all in it.
+	OpDropJournal OpKind = 51
+	// OpAppend adds events to a journal, which is made if there is none.
+	OpAppend OpKind = 52
+	// OpTrim drops a journal's oldest events.
+	OpTrim OpKind = 53
+	// OpPublish sends a message to a topic once the command is committed.
+	OpPublish OpKind = 60
 )
 
 // Expect is what an OpPut demands of the document's present state.
@@ -62,6 +73,12 @@ type Op struct {
 
 	Settings *Settings // for OpCollection
 	KV       *KVOp     // for OpKV and its like
+
+	// Journal is for operations on journals, whose Collection is the journal's
+	// JournalResource.
+	Journal *JournalOp
+	// Topic is for OpPublish, whose Collection is the topic's TopicResource.
+	Topic *TopicOp
 }
 
 // AttachmentRef sets, keeps or removes one attachment of a new revision.
@@ -96,7 +113,9 @@ const (
 // Read is a precondition of a transaction: the document ID, or, with a zero
 // ID, the ids from Start up to but not including End (an empty End is
 // unbounded) have not changed since the command's Snapshot. An empty
-// Collection means that nothing in the database has.
+// Collection means that no document in the database has. With a journal's
+// JournalResource as Collection it says that the journal's last position is
+// Start, in binary form; zero if there is no journal.
 type Read struct {
 	Collection string
 	ID         ID
@@ -133,6 +152,10 @@ type Seal struct {
 	// KVVersion is the version of the first operation on key-values; each
 	// further one takes the next.
 	KVVersion uint64
+	// Micros is the same moment in microseconds since 1970, for the positions
+	// of events; 0 unless the command has any. It is later than every position
+	// that its journals have given out.
+	Micros int64
 }
 
 // Result is the answer to a Command.
@@ -151,4 +174,6 @@ type OpResult struct {
 	Seq Seq
 	Err *Error // only with PerDocument
 	KV  *KVResult
+
+	Journal *JournalResult // of an OpAppend
 }

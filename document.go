@@ -111,6 +111,7 @@ type DBInfo struct {
 	DiskBytes   uint64
 	Collections []CollectionInfo
 	Namespaces  []NamespaceInfo // of key-values
+	Journals    []JournalInfo   // by name
 }
 
 // Transaction is a command that was carried out.

@@ -33,9 +33,10 @@ func (a Action) String() string {
 	return strings.Join(names, "+")
 }
 
-// Resource is what a right is about: a database, or a collection of one. A
-// namespace of key-values is the collection "kv:" with its name, which no
-// collection of documents can have.
+// Resource is what a right is about: a database, or a collection of one, a
+// namespace of key-values (the collection "kv:" with its name, which no
+// collection of documents can have), a journal (JournalResource) or a topic
+// (TopicResource).
 type Resource struct {
 	DB         string
 	Collection string // "" is the database as a whole
@@ -43,7 +44,10 @@ type Resource struct {
 
 // Grant gives rights on the resources that its patterns match. A pattern is a
 // name, or the beginning of names followed by "*"; an empty Collection means
-// all collections.
+// all collections, journals and topics. "journal:audit-*" means journals,
+// "topic:orders.*" topics by the beginning of their names; to subscribe to a
+// pattern takes a grant whose pattern covers all topics that begin as the
+// pattern does up to its first wildcard.
 type Grant struct {
 	Actions    Action
 	DB         string
@@ -113,7 +117,8 @@ func (g guard) Exec(ctx context.Context, c *Command) (*Result, error) {
 	for i := range c.Ops {
 		a := MayWrite
 		switch c.Ops[i].Kind {
-		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection, OpKVDrop, OpKVBehind:
+		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection, OpKVDrop, OpKVBehind,
+			OpJournal, OpDropJournal, OpTrim:
 			a = MayManage
 		case OpKV:
 			a = kvActions(c.Ops[i].KV)
@@ -184,6 +189,7 @@ func (g guard) visibleInfo(ctx context.Context, q *Query) iter.Seq2[Row, error] 
 				info.Namespaces = slices.DeleteFunc(slices.Clone(info.Namespaces), func(n NamespaceInfo) bool {
 					return !g.p.Can(MayRead, kvResource(q.DB, n.Name))
 				})
+				info.Journals = g.visibleJournals(q.DB, info.Journals)
 				row.DB = &info
 			}
 			if !yield(row, err) || err != nil {
@@ -206,6 +212,12 @@ func (g guard) Watch(ctx context.Context, f *Feed) iter.Seq2[Change, error] {
 	on := Resource{f.DB, f.Collection}
 	if f.KV != nil {
 		on = kvResource(f.DB, f.KV.Namespace)
+	}
+	if f.Topics != nil {
+		if err := g.judgeTopics(f); err != nil {
+			return func(yield func(Change, error) bool) { yield(Change{}, err) }
+		}
+		return g.Backend.Watch(ctx, f)
 	}
 	if err := g.judge("follow changes", MayRead, on); err != nil {
 		return func(yield func(Change, error) bool) { yield(Change{}, err) }

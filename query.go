@@ -34,6 +34,15 @@ const (
 	QueryPin QueryKind = 9
 	// QueryUnpin: releases a Pin; no rows.
 	QueryUnpin QueryKind = 10
+
+	// QueryJournal: a journal's events, rows with Journal.Window; Collection is
+	// the journal's JournalResource, Reverse and Limit hold for events.
+	QueryJournal QueryKind = 60
+	// QueryJournalCount: one row with Journal.Count.
+	QueryJournalCount QueryKind = 61
+	// QueryJournalInfo: one row with Journal.Info; KindNotFound if there is no
+	// such journal.
+	QueryJournalInfo QueryKind = 62
 )
 
 // Parts says which parts of a document a row must carry; id, revision,
@@ -71,6 +80,8 @@ type Query struct {
 	Time   time.Time
 	Pin    uint64
 	KV     *KVQuery // for QueryKVGet and its like
+
+	Journal *JournalQuery // for QueryJournal and QueryJournalCount
 }
 
 // Row is one element of an answer. Slices in it are valid until the next row.
@@ -83,6 +94,7 @@ type Row struct {
 	Tx      *Transaction
 	Pin     uint64
 	KV      *KVRow
+	Journal *JournalRow
 }
 
 // FeedMode says what a Feed does at the end of what there is.
@@ -117,6 +129,13 @@ type Feed struct {
 	// time the feed has caught up: what was filtered out need not be read again.
 	Marks bool
 	KV    *KVFeed // key-values instead of documents
+
+	// Journal makes it a feed of a journal's events, a Change a run of them;
+	// Collection is the journal's JournalResource, Limit holds for events, and
+	// what is said of documents above does not apply. See Journal.Tail.
+	Journal *JournalFeed
+	// Topics makes it a subscription; only Limit, Mode and Marks apply besides.
+	Topics *TopicFeed
 }
 
 // Change is one element of a Feed. Slices in it are valid until the next one.
@@ -125,4 +144,7 @@ type Change struct {
 	Document
 	Mark bool
 	KV   *KVChange
+
+	Window  *Window  // of a journal's feed
+	Message *Message // of a subscription
 }

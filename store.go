@@ -40,7 +40,7 @@ func NewStore(b Backend, o *StoreOptions) *Store {
 }
 
 // SchemaItem is something declared in code that a database has to know: a
-// Collection.
+// Collection or a Journal.
 type SchemaItem interface{ declare() *Op }
 
 // DBOption changes what DB, CreateDB and OpenDB do.
@@ -173,6 +173,12 @@ func (s *Store) prepare(ctx context.Context, name string, opts []DBOption) (*DB,
 	var c Command
 	for _, item := range o.items {
 		op := item.declare()
+		if op.Kind == OpJournal {
+			if have := info.journal(op.Collection); have == nil || have.Settings != *op.Journal.Settings {
+				c.Ops = append(c.Ops, *op)
+			}
+			continue
+		}
 		if err := CheckCollectionName(op.Collection); err != nil {
 			return nil, err
 		}

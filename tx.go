@@ -28,6 +28,7 @@ type Tx struct {
 	writes   map[docKey]*Op
 	order    []docKey // of first write
 	kv       kvTx
+	others   []Op  // what is no document's, in order
 	err      error // set when the transaction is over
 }
 
@@ -97,7 +98,7 @@ func (db *DB) try(ctx context.Context, fn func(*Tx) error) error {
 	if tx.kv.broken != nil {
 		return tx.kv.broken
 	}
-	if len(tx.order) == 0 && len(tx.kv.ops) == 0 {
+	if len(tx.order) == 0 && len(tx.kv.ops) == 0 && len(tx.others) == 0 {
 		// All it read was one state; there is nothing to check.
 		return nil
 	}
@@ -110,6 +111,7 @@ func (db *DB) try(ctx context.Context, fn func(*Tx) error) error {
 	for _, op := range tx.kv.ops {
 		c.Ops = append(c.Ops, Op{Kind: OpKV, KV: op})
 	}
+	c.Ops = append(c.Ops, tx.others...)
 	if len(c.Ops) == 0 {
 		return nil
 	}
@@ -142,6 +144,9 @@ func (tx *Tx) query(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 		// Counts depend on every document.
 		tx.reads = append(tx.reads, Read{Collection: q.Collection})
 		return tx.info(ctx, q)
+	}
+	if _, ok := JournalName(q.Collection); ok {
+		return tx.journal(ctx, q)
 	}
 	for _, id := range q.IDs {
 		tx.note(q.Collection, id)
@@ -369,6 +374,10 @@ func (tx *Tx) write(ctx context.Context, op *Op) (OpResult, error) {
 	}
 	if op.KV != nil {
 		return tx.writeKV(ctx, op)
+	}
+	if op.Kind == OpAppend || op.Kind == OpTrim || op.Kind == OpPublish {
+		tx.others = append(tx.others, *op)
+		return OpResult{}, nil
 	}
 	if op.Kind != OpPut {
 		return OpResult{}, &Error{Kind: KindUnsupported, Op: "write", DB: tx.db.name, Collection: op.Collection, ID: op.ID.String(),

@@ -24,6 +24,12 @@ type applier struct {
 	created   []*database
 	dropped   []*database
 	shape     []*database // databases whose collections changed
+
+	journals     []*journal  // whose state moved
+	journalShape []*database // whose journals were made, dropped or set up anew
+	held         []*journal  // that take no events while positions are decided
+	drained      []*journal  // whose pending events were written
+	messages     []posting   // to go out with the batch
 	// wrote are the documents that the group has written, if it has more than
 	// one request: others are read past the batch, which is cheaper.
 	wrote map[string]struct{}
@@ -48,6 +54,7 @@ func (a *applier) begin(e *Engine, b *store.Batch, many bool) {
 	a.directory = false
 	a.touched, a.created, a.dropped, a.shape = a.touched[:0], nil, nil, nil
 	a.kv = nil
+	a.beginJournals()
 }
 
 // newRun makes the applier ready for a command.
@@ -191,6 +198,9 @@ func (a *applier) touch(db *database) {
 
 // finish writes the counters that the group moved, once each.
 func (a *applier) finish() error {
+	if err := a.finishJournals(); err != nil {
+		return err
+	}
 	for _, db := range a.touched {
 		a.key = prefix(a.key[:0], db.num, 0, spaceState)
 		a.buf = db.state.append(a.buf[:0])
@@ -230,6 +240,9 @@ type run struct {
 	kv      *kv.Space // nil: not needed so far
 	kvDrops []string
 	behind  []byte // what an OpKVBehind holds
+
+	journals []*journalEdit
+	messages []*osier.Op // to be sent after the commit
 }
 
 type editKey struct {
@@ -282,6 +295,12 @@ func (r *run) operation(i int) (osier.OpResult, error) {
 	op := &r.cmd.Ops[i]
 	if op.Kind >= osier.OpKV && op.Kind <= osier.OpKVDrop {
 		return r.operateKV(i)
+	}
+	switch {
+	case isJournalOp(op.Kind):
+		return r.journalOp(op)
+	case op.Kind == osier.OpPublish:
+		return r.publishOp(op)
 	}
 	if err := checkOp(r.db.name, op); err != nil {
 		return osier.OpResult{}, err
@@ -407,6 +426,9 @@ func (r *run) flush() error {
 	if err := r.flushKV(); err != nil {
 		return err
 	}
+	if err := r.flushJournals(); err != nil {
+		return err
+	}
 	if len(r.changes) == 0 {
 		return nil
 	}
@@ -440,6 +462,8 @@ func (r *run) adopt(all bool) {
 	if !all {
 		return
 	}
+	r.adoptJournals()
+	r.adoptMessages()
 	reshaped := false
 	for name, c := range r.colls {
 		if c == nil {
@@ -486,6 +510,9 @@ func (r *run) changedSince(rd *osier.Read, snapshot osier.Seq) (bool, error) {
 	}
 	if rd.Collection == "" {
 		return r.db.state.lastSeq > snapshot, nil
+	}
+	if name, ok := osier.JournalName(rd.Collection); ok {
+		return r.journalChanged(name, rd), nil
 	}
 	c := r.db.colls[rd.Collection]
 	if c == nil {
@@ -652,6 +679,7 @@ func (e *Engine) publishDirectory(a *applier) {
 		db.gone.Store(true)
 		db.announce(&db.appliedWake)
 		db.announce(&db.durableWake)
+		e.endHub(db, &osier.Error{Kind: osier.KindNotFound, Op: "use topic", DB: db.name})
 		e.reclaim(db.num)
 	}
 	e.dbs.Store(&dbs)

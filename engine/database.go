@@ -26,8 +26,10 @@ type database struct {
 	durableDrops atomic.Uint64 // the same for dropped collections
 	gone         atomic.Bool   // dropped
 
-	kv        atomic.Pointer[kvMemory] // nil before the first use
-	kvVersion uint64                   // with which it begins
+	kv        atomic.Pointer[kvMemory]            // nil before the first use
+	kvVersion uint64                              // with which it begins
+	journals  map[string]*journal                 // the writer's, under queue.order
+	seen      atomic.Pointer[map[string]*journal] // what readers need; replaced whole
 
 	mu          sync.Mutex // guards the two below
 	appliedWake chan struct{}

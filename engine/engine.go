@@ -24,6 +24,7 @@ import (
 	"github.com/osierdb/osier/cbor"
 	"github.com/osierdb/osier/internal/keys"
 	"github.com/osierdb/osier/internal/store"
+	"github.com/osierdb/osier/internal/topic"
 )
 
 // Options of Open. The zero value is useful, and so is a nil *Options.
@@ -56,8 +57,14 @@ type Options struct {
 	KVLimits    KVLimits
 	// Logger gets the rare messages about the engine's state; nil is silent.
 	Logger *slog.Logger
+	// Topics bounds what subscriptions and kept messages may take, for each
+	// database; see TopicLimits.
+	Topics TopicLimits
 	store  store.Options // what tests set underneath
 }
+
+// TopicLimits bound a database's topics. Zero ones are the defaults.
+type TopicLimits = topic.Limits
 
 // Engine is an open folder. Its Store opens and lists databases.
 type Engine struct {
@@ -80,6 +87,10 @@ type Engine struct {
 	commits  atomic.Uint64
 	kvBytes  atomic.Int64 // of key-values in memory
 	kvClosed atomic.Bool  // relaxed operations in memory have ended
+	lanes    lanes
+	horizon  horizon
+	keeper   keeper
+	topics   topics
 
 	fenced     chan struct{} // closed when the store takes no more writes
 	fenceErr   error         // why; set before
@@ -144,8 +155,12 @@ func (e *Engine) Close() error {
 		e.queue.mu.Unlock()
 		close(e.closing)
 		e.cancel()
+		e.closeLanes()
+		e.closeKeeper()
+		e.topics.close()
 		e.queue.active.Wait()
 		e.background.Wait()
+		e.lastDrain()
 		e.pins.closeAll()
 		if err := e.store.Close(); err != nil {
 			e.closeErr = e.storeError("close", err)
@@ -179,6 +194,7 @@ func (e *Engine) load() error {
 			return err
 		}
 		db.showColls()
+		e.loadJournals(db)
 		db.applied.Store(uint64(db.state.lastSeq))
 		db.durable.Store(uint64(db.state.lastSeq))
 		db.durableDrops.Store(db.state.drops)
@@ -189,8 +205,8 @@ func (e *Engine) load() error {
 		return err
 	}
 	e.splits.noteAll(dbs)
-	if e.opts.ReadOnly {
-		return nil
+	if err := e.loadHorizon(); err != nil || e.opts.ReadOnly {
+		return err
 	}
 	return e.dropStaged()
 }
@@ -218,6 +234,9 @@ func (e *Engine) reload(dbs []*database) error {
 			return &osier.Error{Kind: osier.KindCorrupt, Op: "read database", DB: db.name, Err: err}
 		}
 		if db.colls, err = readColls(e.store, db.num); err != nil {
+			return err
+		}
+		if err := e.reloadJournals(db); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ const (
 	keyNextDB    = 0x01 // -> the number the next database gets
 	keyDirectory = 0x02 // name -> a database's number, identity and birth
 	keyStaged    = 0x03 // db, blob -> attachment bytes that no document has yet
+	keyHorizon   = 0x05 // -> no position of a journal is given out from there on
 	keyDatabase  = 0x10 // db, collection, space, …: all else of a database
 )
 
@@ -27,6 +28,10 @@ const (
 	spaceResult     = 'r' // session, number -> the answer given
 	spaceResultRing = 'q' // ring number -> session, number: what to forget next
 	spaceBlob       = 'b' // blob, chunk -> attachment bytes
+
+	spaceJournal     = 'J' // name -> a journal's number, settings, counts
+	spaceEvents      = 'j' // journal, position -> a block of events
+	spaceJournalSide = 'o' // journal, part, … -> idempotency keys, blocks by expiry
 )
 
 // Spaces of a collection.

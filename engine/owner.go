@@ -8,6 +8,7 @@ import (
 
 	"github.com/osierdb/osier"
 	"github.com/osierdb/osier/internal/keys"
+	"github.com/osierdb/osier/internal/store"
 )
 
 // Stats are the engine's figures since it was opened, and of its folder.
@@ -70,6 +71,9 @@ func (e *Engine) Flush(ctx context.Context) error {
 	if err := e.flushKV(ctx); err != nil {
 		return e.storeError("flush", err)
 	}
+	if err := e.drain(ctx, store.Sync); err != nil {
+		return err
+	}
 	return e.storeError("flush", e.store.Flush())
 }
 
@@ -86,6 +90,9 @@ func (e *Engine) Backup(ctx context.Context, dir string) error {
 	if err := e.flushKV(ctx); err != nil {
 		return e.storeError("backup to "+dir, err)
 	}
+	if err := e.drain(ctx, store.Sync); err != nil {
+		return err
+	}
 	return e.storeError("backup to "+dir, e.store.Checkpoint(dir))
 }
 
@@ -98,6 +105,9 @@ func (e *Engine) StateHash(ctx context.Context, name string) ([32]byte, error) {
 	}
 	if err := e.settleKV(ctx, db); err != nil {
 		return [32]byte{}, e.storeError("hash state", err)
+	}
+	if err := e.drain(ctx, store.Relaxed); err != nil {
+		return [32]byte{}, err
 	}
 	lower, upper := databaseRange(db.num)
 	it, err := e.store.NewIter(lower, upper)

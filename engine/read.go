@@ -48,13 +48,16 @@ func (e *Engine) query(ctx context.Context, q *osier.Query, yield func(osier.Row
 		if err := e.settleKV(ctx, db); err != nil {
 			return e.storeError("pin", err)
 		}
+		if err := e.drain(ctx, store.Relaxed); err != nil {
+			return err // a pin shows what is stored
+		}
 		return e.pin(db, yield)
 	}
 	if isKVQuery(q.Kind) {
 		return e.queryKV(ctx, db, q, yield)
 	}
 	v := view{e: e, db: db, q: q, src: e.store}
-	if q.Pin != 0 || q.Parts&osier.WithAncestors != 0 || q.Kind != osier.QueryGet && q.Kind != osier.QueryScan {
+	if q.Pin != 0 || q.Parts&osier.WithAncestors != 0 || q.Kind != osier.QueryGet && q.Kind != osier.QueryScan && q.Kind < osier.QueryJournal {
 		release, err := v.hold()
 		if err != nil {
 			return v.failed(err)
@@ -76,6 +79,8 @@ func (e *Engine) query(ctx context.Context, q *osier.Query, yield func(osier.Row
 		return v.failed(v.info(yield))
 	case osier.QueryTransactions:
 		return v.failed(v.transactions(ctx, yield))
+	case osier.QueryJournal, osier.QueryJournalCount, osier.QueryJournalInfo:
+		return v.failed(v.journal(ctx, yield))
 	}
 	return &osier.Error{Kind: osier.KindUnsupported, Op: "query", DB: q.DB, Err: errors.New("unknown kind of query")}
 }
@@ -433,6 +438,9 @@ func (v *view) info(yield func(osier.Row, error) bool) error {
 		}
 		lower, upper := databaseRange(db.num)
 		if info.DiskBytes, err = v.e.store.Size(lower, upper); err != nil {
+			return err
+		}
+		if info.Journals, err = v.journalInfos(); err != nil {
 			return err
 		}
 	} else if err := v.oneColl(colls); err != nil {

@@ -32,12 +32,18 @@ func (e *Engine) Exec(ctx context.Context, c *osier.Command) (*osier.Result, err
 	if res, done, err := e.execFast(ctx, c); done || err != nil {
 		return res, err
 	}
-	r := &request{cmd: c, level: e.level(kvLevel(c))}
+	if publishesOnly(c) {
+		return e.publishOnly(ctx, c)
+	}
+	r := &request{cmd: c, level: e.commandLevel(c)}
 	scratch := e.terms.Get().(*[]byte)
 	size := r.prepare(scratch)
 	err := e.submit(ctx, r, size)
 	if cap(*scratch) <= maxKeptTerms {
 		e.terms.Put(scratch)
+	}
+	if err == nil && r.journals && r.level != store.Sync {
+		err = e.coverHorizon(ctx, c.Sealed.Micros)
 	}
 	if err != nil {
 		return nil, err
@@ -68,6 +74,11 @@ func checkCommand(c *osier.Command) error {
 					Err: errors.New("creating or dropping a database must be the only operation")}
 			}
 			return osier.CheckDBName(c.DB)
+		case osier.OpAppend:
+			if op := c.Ops[i].Journal; op != nil && len(op.Encoded) > 0 && c.Sealed.Time.IsZero() {
+				return &osier.Error{Kind: osier.KindInvalid, Op: "append", DB: c.DB, Collection: c.Ops[i].Collection,
+					Err: errors.New("only a command that comes sealed has events with positions")}
+			}
 		case osier.OpCollection:
 			if c.Ops[i].Settings == nil {
 				return &osier.Error{Kind: osier.KindInvalid, Op: "configure collection", DB: c.DB, Collection: c.Ops[i].Collection,
@@ -129,6 +140,10 @@ func (r *request) prepare(scratch *[]byte) (size int) {
 	c := r.cmd
 	for i := range c.Ops {
 		size += len(c.Ops[i].Body) + 64 + kvSize(c.Ops[i].KV)
+		if isJournalOp(c.Ops[i].Kind) {
+			r.journals = true
+			size += journalOpSize(c.Ops[i].Journal)
+		}
 	}
 	buf := (*scratch)[:0]
 	for i := range c.Ops {

@@ -22,6 +22,9 @@ import (
 // and a feed that went past that place would never show the document if a
 // crash took the change back.
 func (e *Engine) Watch(ctx context.Context, f *osier.Feed) iter.Seq2[osier.Change, error] {
+	if f.Topics != nil {
+		return e.watchTopics(ctx, f)
+	}
 	return func(yield func(osier.Change, error) bool) {
 		watch := e.watch
 		if f.KV != nil {
@@ -53,6 +56,9 @@ type feed struct {
 }
 
 func (e *Engine) watch(ctx context.Context, f *osier.Feed, yield func(osier.Change, error) bool) error {
+	if f.Journal != nil {
+		return e.watchJournal(ctx, f, yield)
+	}
 	db, err := e.lookup("watch", f.DB)
 	if err != nil {
 		return err

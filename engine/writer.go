@@ -23,6 +23,7 @@ type request struct {
 	res      *osier.Result
 	err      error
 	replayed bool // the answer is an earlier one
+	journals bool // the command has operations on journals
 }
 
 const (
@@ -113,6 +114,7 @@ func (e *Engine) lead(g *group, own store.Durability) {
 	q.order.Unlock()
 
 	g.fail(e.storeError("commit", err), store.Relaxed)
+	e.topics.send()
 	close(g.applied)
 	if own == store.Relaxed && level < store.Relaxed && err == nil {
 		q.active.Add(1)
@@ -139,6 +141,8 @@ func (e *Engine) settle(g *group, pending *store.Pending) {
 	if err == nil {
 		err = e.settleReplays(g, pending)
 	}
+	// Whoever caused messages may go on after they have gone out.
+	e.topics.send()
 	g.fail(e.storeError("commit", err), store.Buffered)
 }
 
@@ -184,6 +188,7 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 			a.publishKV()
 		}
 	}()
+	defer a.release()
 	level = store.Relaxed
 	var broken *brokenBatch
 	for _, r := range g.reqs {
@@ -192,14 +197,10 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 		}
 		level = min(level, r.level)
 		if r.fill != nil {
-			if r.err = r.fill(a); errors.As(r.err, &broken) {
-				return nil, level, errors.Join(broken.err, e.reload(a.moved()))
-			}
-			continue
+			r.err = r.fill(a)
+		} else {
+			e.carryOut(a, r)
 		}
-		e.commands.Add(1)
-		e.seal(r.cmd)
-		r.res, r.replayed, r.err = a.command(r.cmd, r.terms)
 		if errors.As(r.err, &broken) {
 			return nil, level, errors.Join(broken.err, e.reload(a.moved()))
 		}
@@ -208,6 +209,7 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 		return nil, level, errors.Join(err, e.reload(a.moved()))
 	}
 	if b.Count() == 0 {
+		e.topics.queue(a, 0, level)
 		return nil, level, nil
 	}
 	a.markBusy()
@@ -218,7 +220,20 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 	}
 	e.commits.Add(1)
 	e.publish(a, p.Number)
+	e.topics.queue(a, p.Number, level)
 	return &p, level, nil
+}
+
+// carryOut seals a request's command and applies it.
+func (e *Engine) carryOut(a *applier, r *request) {
+	e.commands.Add(1)
+	if r.journals {
+		if r.err = e.sealJournals(a, r.cmd); r.err != nil {
+			return
+		}
+	}
+	e.seal(r.cmd)
+	r.res, r.replayed, r.err = a.command(r.cmd, r.terms)
 }
 
 // moved are the databases whose state in memory a group may have changed.
@@ -234,9 +249,10 @@ func (e *Engine) publish(a *applier, number uint64) {
 	e.durable.mu.Lock()
 	for _, db := range a.touched {
 		db.applied.Store(uint64(db.state.lastSeq))
-		e.durable.waiting = append(e.durable.waiting, awaited{number, db, db.state.lastSeq, db.state.drops, a.shown(db)})
+		e.durable.waiting = append(e.durable.waiting, awaited{number: number, db: db, seq: db.state.lastSeq, drops: db.state.drops, kv: a.shown(db)})
 	}
 	e.durable.mu.Unlock()
+	e.publishJournals(a, number)
 	for _, db := range a.touched {
 		db.announce(&db.appliedWake)
 	}
@@ -253,6 +269,9 @@ type awaited struct {
 	seq    osier.Seq
 	drops  uint64
 	kv     []kv.Event
+
+	journal  *journal // instead of a database
+	position osier.Position
 }
 
 // durableState lists, in order of batches, what is applied but not durable.
@@ -276,6 +295,10 @@ func (e *Engine) synced(number uint64) {
 	}
 	d.mu.Unlock()
 	for _, w := range ready {
+		if w.journal != nil {
+			w.journal.reached(w.position)
+			continue
+		}
 		seqs, drops := advance(&w.db.durable, uint64(w.seq)), advance(&w.db.durableDrops, w.drops)
 		if seqs || drops {
 			w.db.announce(&w.db.durableWake)
