@@ -34,6 +34,8 @@ const (
 	QueryPin QueryKind = 9
 	// QueryUnpin: releases a Pin; no rows.
 	QueryUnpin QueryKind = 10
+	// QueryFind: documents that Find's selector means, then one row with Found.
+	QueryFind QueryKind = 30
 )
 
 // Parts says which parts of a document a row must carry; id, revision,
@@ -70,6 +72,7 @@ type Query struct {
 	Seq    Seq
 	Time   time.Time
 	Pin    uint64
+	Find   *FindQuery // for QueryFind
 }
 
 // Row is one element of an answer. Slices in it are valid until the next row.
@@ -81,6 +84,7 @@ type Row struct {
 	DB      *DBInfo
 	Tx      *Transaction
 	Pin     uint64
+	Found   *FindSummary // the last row of a QueryFind
 }
 
 // FeedMode says what a Feed does at the end of what there is.
@@ -114,6 +118,8 @@ type Feed struct {
 	// Marks asks for a Change with Mark set, and nothing else but Seq, each
 	// time the feed has caught up: what was filtered out need not be read again.
 	Marks bool
+	// Live makes the feed one of a selector's documents; needs Collection.
+	Live *LiveQuery
 }
 
 // Change is one element of a Feed. Slices in it are valid until the next one.
@@ -121,4 +127,6 @@ type Change struct {
 	Collection string
 	Document
 	Mark bool
+	// Event of a feed with Live.
+	Event LiveEvent
 }

@@ -68,6 +68,7 @@ type Engine struct {
 	keys     sync.Pool // of *[]byte, for GetDocument
 	commands atomic.Uint64
 	commits  atomic.Uint64
+	turns    turns // of scans
 
 	fenced     chan struct{} // closed when the store takes no more writes
 	fenceErr   error         // why; set before
@@ -85,7 +86,7 @@ type Engine struct {
 // file, when it is damaged: see Check and Repair. A store that was open at a
 // crash recovers by itself.
 func Open(dir string, o *Options) (*Engine, error) {
-	e := &Engine{closing: make(chan struct{}), fenced: make(chan struct{})}
+	e := &Engine{closing: make(chan struct{}), fenced: make(chan struct{}), turns: newTurns()}
 	if o != nil {
 		e.opts = *o
 	}

@@ -48,6 +48,9 @@ func (e *Engine) query(ctx context.Context, q *osier.Query, yield func(osier.Row
 		return e.pin(db, yield)
 	}
 	v := view{e: e, db: db, q: q, src: e.store}
+	if q.Kind == osier.QueryFind {
+		return v.failed(v.find(ctx, yield))
+	}
 	if q.Pin != 0 || q.Parts&osier.WithAncestors != 0 || q.Kind != osier.QueryGet && q.Kind != osier.QueryScan {
 		release, err := v.hold()
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 // meet often.
 
 var (
-	someNames   = []string{"a", "b", "c", "0", "1", "_id", `d\"e`, "ä"}
+	someNames   = []string{"a", "b", "c", "0", "1", "_id", `d\"e`, "ä", `\u0061`, `x\"a`}
 	someScalars = []string{"null", "true", "false", "0", "1", "-1", "2", "1.0", "1.5", "-0.5", "1e2", "100",
 		"9007199254740993", "9007199254740992.0", "123456789012345678901234567890", "1e30",
 		`""`, `"a"`, `"A"`, `"ab"`, `"b"`, `"ä"`, `"a\u0308"`, `"a\u0000"`, `"x y"`, `"\n"`, `"\ud83d\ude00"`, `"я"`}
@@ -173,6 +173,11 @@ func checkAgainstNaive(t interface {
 	got, err := s.Match(d)
 	if err != nil || got != want {
 		t.Fatalf("selector %s\ncompiled %s\nid %q body %s\ngot %v, %v, want %v", selector, s, d.ID, d.Body, got, err, want)
+	}
+	valid := *d
+	valid.Valid = true
+	if got, err := s.Match(&valid); err != nil || got != want {
+		t.Fatalf("selector %s\ncompiled %s\nid %q valid body %s\ngot %v, %v, want %v", selector, s, d.ID, d.Body, got, err, want)
 	}
 	again, err := Compile([]byte(s.String()), nil)
 	if err != nil {
@@ -352,6 +357,7 @@ func FuzzMatch(f *testing.F) {
 		}
 		d := &Doc{ID: "x", Body: body}
 		s.Match(d) // must not panic, whatever the body is
+		s.Match(&Doc{ID: "x", Body: body, Valid: true})
 		if k, err := NewKeyer(Sort{{Path: "a"}, {Path: "v.0", Descending: true}}, Unicode); err == nil {
 			k.AppendKey(nil, d)
 		}
