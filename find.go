@@ -187,10 +187,15 @@ func (e *SelectorError) Error() string {
 	return "at " + e.Place + ": " + e.Reason
 }
 
-// refused gives an error of package mango its Kind.
-func refused(step string, err error) error {
+// RefusedSelector makes a compiler's error about a selector, sort or projection
+// an *Error of KindInvalid or, for a limit that was passed, KindTooLarge, with a
+// SelectorError in it. Backends use it; nil stays nil.
+func RefusedSelector(step string, err error) error {
 	var m *mango.Error
-	if !errors.As(err, &m) {
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &m):
 		return &Error{Kind: KindInvalid, Op: step, Err: err}
 	}
 	kind := KindInvalid

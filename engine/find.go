@@ -100,7 +100,7 @@ func (f *finder) compile() (err error) {
 		return err
 	}
 	if f.projection, err = mango.NewProjection(f.q.Fields); err != nil {
-		return refused("find", err)
+		return osier.RefusedSelector("find", err)
 	}
 	f.mark = fingerprint(f.selector.String(), f.q.Sort, f.q.SortedOnly)
 	if len(f.q.Sort) > maxFields {
@@ -112,12 +112,12 @@ func (f *finder) compile() (err error) {
 			fields[i] = f.q.Sort[i].Path
 		}
 		if f.selector, err = f.selector.Requiring(fields...); err != nil {
-			return refused("find", err)
+			return osier.RefusedSelector("find", err)
 		}
 	}
 	f.order, f.ordered = orderOf(f.q.Sort), len(f.q.Sort) > 0
 	if _, err := mango.NewKeyer(f.order.fields, mango.Unicode); err != nil {
-		return refused("find", err)
+		return osier.RefusedSelector("find", err)
 	}
 	if f.q.Bookmark != "" {
 		if f.from, err = decodeBookmark(f.q.Bookmark, f.mark); err != nil {
@@ -143,20 +143,7 @@ func compileSelector(text []byte, swap bool) (s *mango.Selector, err error) {
 	default:
 		s, err = mango.CompileSwap(text, nil)
 	}
-	return s, refused("find", err)
-}
-
-// refused gives an error of package mango its Kind.
-func refused(step string, err error) error {
-	var m *mango.Error
-	if !errors.As(err, &m) {
-		return err
-	}
-	kind := osier.KindInvalid
-	if m.Name == mango.ErrTooLarge {
-		kind = osier.KindTooLarge
-	}
-	return &osier.Error{Kind: kind, Op: step, Err: &osier.SelectorError{Name: m.Name, Reason: m.Reason, Op: m.Op, Place: m.Place, Offset: m.Offset}}
+	return s, osier.RefusedSelector("find", err)
 }
 
 // run shows the rows that the way leads to.
@@ -170,7 +157,7 @@ func (f *finder) run(w *way) error {
 	}
 	keyer, err := mango.NewKeyer(f.order.fields, mango.Unicode)
 	if err != nil {
-		return refused("find", err)
+		return osier.RefusedSelector("find", err)
 	}
 	f.docs.want(keyer)
 	f.docs.key = true

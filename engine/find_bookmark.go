@@ -19,24 +19,13 @@ type order struct {
 	reverse bool
 }
 
-// orderOf brings a sort into that form. What comes behind _id has no say.
-func orderOf(sort []osier.SortField) order {
-	var o order
-	for _, f := range sort {
-		o.fields = append(o.fields, mango.SortField(f))
-		if f.Path == "_id" {
-			break
-		}
+// orderOf is the order that a sort stands for.
+func orderOf(sort []osier.SortField) (o order) {
+	fields := make(mango.Sort, len(sort))
+	for i, f := range sort {
+		fields[i] = mango.SortField(f)
 	}
-	if len(o.fields) == 0 {
-		return o
-	}
-	if o.reverse = o.fields[0].Descending; o.reverse {
-		o.fields = o.fields.Reversed()
-	}
-	if last := len(o.fields) - 1; o.fields[last] == (mango.SortField{Path: "_id"}) {
-		o.fields = o.fields[:last]
-	}
+	o.fields, o.reverse = fields.Order()
 	return o
 }
 

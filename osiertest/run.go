@@ -68,6 +68,7 @@ func Run(t *testing.T, h Harness) {
 		{"limits", limitTests()},
 		{"errors", errorTests()},
 		{"reopening", reopenTests()},
+		{"find", findTests()},
 	}
 	for _, c := range chapters {
 		t.Run(c.name, func(t *testing.T) {

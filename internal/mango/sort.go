@@ -66,6 +66,30 @@ func (s Sort) Mixed() bool {
 	return false
 }
 
+// Order returns the total order that a sort stands for: by the keys of fields,
+// then by id, and all of that the other way round if reverse. Documents that are
+// equal by the sort thus come in order of their ids, descending if its first
+// field does. What stands behind _id has no say; without fields the order is
+// that of ids alone.
+func (s Sort) Order() (fields Sort, reverse bool) {
+	for _, f := range s {
+		fields = append(fields, f)
+		if f.Path == "_id" {
+			break
+		}
+	}
+	if len(fields) == 0 {
+		return nil, false
+	}
+	if reverse = fields[0].Descending; reverse {
+		fields = fields.Reversed()
+	}
+	if last := len(fields) - 1; fields[last] == (SortField{Path: "_id"}) {
+		fields = fields[:last]
+	}
+	return fields, reverse
+}
+
 // Reversed returns s with all directions turned round.
 func (s Sort) Reversed() Sort {
 	r := make(Sort, len(s))
