@@ -92,10 +92,21 @@ func (r *docReader) read(key, record []byte) (d *mango.Doc, live bool, err error
 	if g.deleted {
 		return nil, false, nil
 	}
-	r.doc.Body, r.doc.Valid = g.body, g.codec == osier.TagJSON
-	if g.codec > osier.TagJSON {
-		if r.json, err = appendJSON(r.codecs, r.json[:0], g.codec, g.body); err != nil {
-			return nil, true, err
+	d, err = r.make(key, g.codec, g.body, r.full.winner.rev, r.full.v.atts)
+	return d, true, err
+}
+
+// form is read of a decoded document that is not deleted.
+func (r *docReader) form(key []byte, d *osier.Document) (*mango.Doc, error) {
+	return r.make(key, d.Codec, d.Body, d.Rev, d.Attachments)
+}
+
+// make looks at the revision and the attachments only if they are wanted.
+func (r *docReader) make(key []byte, codec osier.CodecTag, body []byte, rev osier.Rev, atts []osier.Attachment) (_ *mango.Doc, err error) {
+	r.doc.Body, r.doc.Valid = body, codec == osier.TagJSON
+	if codec > osier.TagJSON {
+		if r.json, err = appendJSON(r.codecs, r.json[:0], codec, body); err != nil {
+			return nil, err
 		}
 		r.doc.Body = r.json
 	}
@@ -109,12 +120,12 @@ func (r *docReader) read(key, record []byte) (d *mango.Doc, live bool, err error
 		r.doc.Key = key
 	}
 	if r.rev {
-		r.doc.Rev = r.full.winner.rev.String()
+		r.doc.Rev = rev.String()
 	}
 	if r.attachments {
-		r.doc.Meta = attachmentsMember(r.full.v.atts)
+		r.doc.Meta = attachmentsMember(atts)
 	}
-	return &r.doc, true, nil
+	return &r.doc, nil
 }
 
 var emptyObject = []byte("{}")

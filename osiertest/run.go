@@ -69,6 +69,7 @@ func Run(t *testing.T, h Harness) {
 		{"errors", errorTests()},
 		{"reopening", reopenTests()},
 		{"find", findTests()},
+		{"live queries", liveTests()},
 	}
 	for _, c := range chapters {
 		t.Run(c.name, func(t *testing.T) {
