@@ -34,6 +34,14 @@ const (
 	QueryPin QueryKind = 9
 	// QueryUnpin: releases a Pin; no rows.
 	QueryUnpin QueryKind = 10
+	// QueryView: rows of the view View.Name of Collection, in order of their
+	// keys, each with View filled.
+	QueryView QueryKind = 20
+	// QueryViewInfo: a row with ViewInfo for each view of the database, or of
+	// Collection, or for View.Name alone; by collection and name.
+	QueryViewInfo QueryKind = 21
+	// QueryRefresh: brings the view up to date, building it if need be; no rows.
+	QueryRefresh QueryKind = 22
 )
 
 // Parts says which parts of a document a row must carry; id, revision,
@@ -70,6 +78,7 @@ type Query struct {
 	Seq    Seq
 	Time   time.Time
 	Pin    uint64
+	View   *ViewQuery // for the queries of views
 }
 
 // Row is one element of an answer. Slices in it are valid until the next row.
@@ -81,6 +90,10 @@ type Row struct {
 	DB      *DBInfo
 	Tx      *Transaction
 	Pin     uint64
+	// View is a view's row. The Document beside it is the one asked for, or
+	// has only the ID; Missing then says that it is not there.
+	View     *ViewRow
+	ViewInfo *ViewInfo
 }
 
 // FeedMode says what a Feed does at the end of what there is.
