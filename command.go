@@ -19,6 +19,11 @@ const (
 	// OpGraft takes a foreign revision with its ancestry (new_edits=false in
 	// CouchDB's words). It never conflicts: it adds a leaf or finds it known.
 	OpGraft OpKind = 6
+	// OpEnforceView puts the Eager or Unique view of that name in force, or, if
+	// its rows break the rule, marks it failed.
+	OpEnforceView OpKind = 10
+	// OpDropView drops the index of a view that a program declared.
+	OpDropView OpKind = 11
 )
 
 // Expect is what an OpPut demands of the document's present state.

@@ -18,7 +18,8 @@ const (
 	// MayWrite: put, delete and graft documents, stage attachments. It
 	// includes making a collection by writing to it.
 	MayWrite
-	// MayManage: create and drop databases and collections, change settings.
+	// MayManage: create and drop databases and collections, change settings,
+	// define views.
 	MayManage
 )
 
@@ -111,8 +112,11 @@ func (g guard) Exec(ctx context.Context, c *Command) (*Result, error) {
 	for i := range c.Ops {
 		a := MayWrite
 		switch c.Ops[i].Kind {
-		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection:
+		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection, OpEnforceView, OpDropView:
 			a = MayManage
+		}
+		if c.Ops[i].Collection == ViewsCollection {
+			a = MayManage // a document there makes a view
 		}
 		if err := g.judge("change", a, Resource{c.DB, c.Ops[i].Collection}); err != nil {
 			return nil, err

@@ -34,6 +34,14 @@ const (
 	QueryPin QueryKind = 9
 	// QueryUnpin: releases a Pin; no rows.
 	QueryUnpin QueryKind = 10
+	// QueryView: rows of the view View.Name of Collection, in order of their
+	// keys, each with View filled.
+	QueryView QueryKind = 20
+	// QueryViewInfo: a row with ViewInfo for each view of the database, or of
+	// Collection, or for View.Name alone; by collection and name.
+	QueryViewInfo QueryKind = 21
+	// QueryRefresh: brings the view up to date, building it if need be; no rows.
+	QueryRefresh QueryKind = 22
 	// QueryFind: documents that Find's selector means, then one row with Found.
 	QueryFind QueryKind = 30
 )
@@ -72,6 +80,7 @@ type Query struct {
 	Seq    Seq
 	Time   time.Time
 	Pin    uint64
+	View   *ViewQuery // for the queries of views
 	Find   *FindQuery // for QueryFind
 }
 
@@ -84,6 +93,10 @@ type Row struct {
 	DB      *DBInfo
 	Tx      *Transaction
 	Pin     uint64
+	// View is a view's row. The Document beside it is the one asked for, or
+	// has only the ID; Missing then says that it is not there.
+	View     *ViewRow
+	ViewInfo *ViewInfo
 	Found   *FindSummary // the last row of a QueryFind
 }
 

@@ -23,6 +23,7 @@ type applier struct {
 	created   []*database
 	dropped   []*database
 	shape     []*database // databases whose collections changed
+	fenced    []*database // databases that lose collections, or are dropped
 	// wrote are the documents that the group has written, if it has more than
 	// one request: others are read past the batch, which is cheaper.
 	wrote map[string]struct{}
@@ -45,6 +46,7 @@ func (a *applier) begin(e *Engine, b *store.Batch, many bool) {
 	clear(a.wrote)
 	a.directory = false
 	a.touched, a.created, a.dropped, a.shape = a.touched[:0], nil, nil, nil
+	a.fenced = a.fenced[:0]
 }
 
 // newRun makes the applier ready for a command.
@@ -370,6 +372,7 @@ func (r *run) flush() error {
 			continue
 		}
 		// Dropped, or dropped and made again.
+		r.a.fenced = append(r.a.fenced, r.db)
 		if err := r.dropBlobs(old.num); err != nil {
 			return err
 		}
@@ -576,6 +579,7 @@ func (a *applier) createDB(c *osier.Command) (*osier.Result, bool, error) {
 	}
 	db := &database{name: c.DB, num: num, uuid: c.Sealed.UUID, millis: c.Sealed.Time.UnixMilli(), colls: map[string]*collState{}}
 	db.state.millis = db.millis
+	db.views.init()
 	db.showColls()
 	dir := dirRecord{num, db.uuid, db.millis}
 	if err := errors.Join(
@@ -601,6 +605,7 @@ func (a *applier) dropDB(c *osier.Command) (*osier.Result, bool, error) {
 	}
 	a.touched = slices.DeleteFunc(a.touched, func(t *database) bool { return t == db })
 	a.dropped = append(a.dropped, db)
+	a.fenced = append(a.fenced, db)
 	a.directory = true
 	return &osier.Result{First: db.state.lastSeq, Last: db.state.lastSeq, Time: c.Sealed.Time, Ops: make([]osier.OpResult, 1)}, false, nil
 }

@@ -165,6 +165,9 @@ func (e *Engine) load() error {
 		db.durableDrops.Store(db.state.drops)
 		e.lastSeal = later(e.lastSeal, at(db.state.millis))
 		dbs[db.name] = db
+		if err := e.loadViews(db); err != nil {
+			return err
+		}
 	}
 	if err := it.Error(); err != nil {
 		return err
