@@ -21,6 +21,10 @@ func Asc(path string) SortField { return SortField{Path: path} }
 // Desc sorts by a field the other way round.
 func Desc(path string) SortField { return SortField{Path: path, Descending: true} }
 
+// IndexGroupMark stands in an index's name between the group it belongs to (in
+// CouchDB's words its design document) and its own name.
+const IndexGroupMark = "$$"
+
 // DefaultSortBytes is how much memory a sort without an index takes before it
 // goes on in a temporary file.
 const DefaultSortBytes = 32 << 20
@@ -50,9 +54,11 @@ type FindQuery struct {
 	// Bookmark of an earlier answer to the same query: rows go on behind the last
 	// one of it, also when there have been writes in between.
 	Bookmark string
-	// UseIndex is the name of the index to be used if it can be; "_id" means
-	// none. Beginning with "/" it is the end of names, ending with "/" their
-	// beginning. Empty: the planner chooses.
+	// UseIndex is the name of the index to be used if it can be, waiting until it
+	// is built; "_id" means none. Ending with IndexGroupMark it stands for all
+	// indexes of that group. Empty: the planner chooses. Only an index that is
+	// asked for may be a partial one whose filter the selector does not imply:
+	// what the filter leaves out is not found then, and Warning says so.
 	UseIndex string
 	// Strict makes it an error if UseIndex cannot be used.
 	Strict bool

@@ -97,7 +97,7 @@ type Row struct {
 	// has only the ID; Missing then says that it is not there.
 	View     *ViewRow
 	ViewInfo *ViewInfo
-	Found   *FindSummary // the last row of a QueryFind
+	Found    *FindSummary // the last row of a QueryFind
 }
 
 // FeedMode says what a Feed does at the end of what there is.

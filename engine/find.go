@@ -8,6 +8,7 @@ import (
 
 	"github.com/osierdb/osier"
 	"github.com/osierdb/osier/internal/mango"
+	"github.com/osierdb/osier/internal/store"
 )
 
 var errNotJSON = errors.New("the codec's JSON form of the body is not JSON")
@@ -34,9 +35,11 @@ type finder struct {
 	from       *place // the bookmark's
 	mark       uint64 // fingerprint of the query
 
-	docs docReader
-	turn turn
-	sum  osier.FindSummary
+	docs       docReader
+	turn       turn
+	sum        osier.FindSummary
+	candidates []osier.FindCandidate
+	expected   uint64 // matches, at most
 
 	skip    int
 	stopped bool  // the reader wants no more
@@ -46,6 +49,8 @@ type finder struct {
 	ids     idArena
 	body    []byte
 	key     []byte
+	docKey  []byte
+	scan    *store.Iter
 }
 
 // find answers a QueryFind.
@@ -75,6 +80,9 @@ func (v *view) find(ctx context.Context, yield func(osier.Row, error) bool) erro
 	}
 	if f.stopped {
 		return nil
+	}
+	if w != nil && w.forced {
+		f.sum.Warning = fmt.Sprintf("index %s was asked for: documents that its filter leaves out are not found", w.index.name.name)
 	}
 	if f.sum.Rows > 0 {
 		f.sum.Bookmark = encodeBookmark(&f.last, f.mark)
@@ -149,9 +157,10 @@ func compileSelector(text []byte, swap bool) (s *mango.Selector, err error) {
 // run shows the rows that the way leads to.
 func (f *finder) run(w *way) error {
 	defer f.turn.pause()
+	defer f.closeScan()
 	if !w.sorts {
 		f.last.order = w.order
-		more, err := f.walk(w, func(key, id, record []byte, d *mango.Doc) (bool, error) { return f.show(key, id, record, d) })
+		more, err := f.walk(w, f.show)
 		f.sum.Complete = more
 		return err
 	}
@@ -182,6 +191,8 @@ func (f *finder) run(w *way) error {
 	}); err != nil {
 		return err
 	}
+	f.closeScan()
+	f.turn.pause()
 	f.last.order = f.order
 	f.sum.SpilledBytes = s.spilled()
 	f.sum.Complete = true

@@ -19,6 +19,8 @@ func findTests() []test {
 		{"sorts order all kinds of values", testFindSort},
 		{"a bookmark leads on whatever is written", testFindBookmark},
 		{"random queries find what a naive evaluation finds", testFindRandom},
+		{"random queries find the same with indexes", testFindIndexed},
+		{"indexes are defined, listed and dropped", testIndexes},
 		{"a transaction finds its own writes", testFindTx},
 		{"a transaction that found is one that read all", testFindTxConflict},
 		{"bad queries are refused", testFindRefusals},
@@ -216,6 +218,48 @@ func rowID(x *tc, s string) int {
 	return n
 }
 
+func testIndexes(x *tc) {
+	x.people()
+	byCity := osier.Index{Name: "by-city", Collection: "raws", Fields: []osier.SortField{osier.Asc("city"), osier.Asc("age")}, Filter: osier.Where("age").Gt(18)}
+	for _, want := range []bool{true, false} {
+		created, err := x.db.CreateIndex(x.ctx, byCity)
+		x.must(err)
+		x.same("created", created, want)
+	}
+	other := byCity
+	other.Fields = other.Fields[:1]
+	_, err := x.db.CreateIndex(x.ctx, other)
+	x.kind(err, osier.KindExists)
+	other.Name = "not a name"
+	_, err = x.db.CreateIndex(x.ctx, other)
+	x.kind(err, osier.KindInvalid)
+	list, err := x.db.Indexes(x.ctx, "raws")
+	x.must(err)
+	x.same("indexes", len(list), 1)
+	x.same("fields", list[0].Fields, byCity.Fields)
+	x.same("filter", list[0].Filter, osier.Selector(osier.Mango(`{"age":{"$gt":18}}`)))
+	list, err = x.db.Indexes(x.ctx, "others")
+	x.must(err)
+	x.same("of others", len(list), 0)
+	got, _ := x.found(x.db, osier.Mango(`{"city":"Oslo","age":{"$gt":35}}`), &osier.FindOptions{UseIndex: "by-city", Strict: true})
+	x.same("found", got, "cid")
+	_, err = drain(x.db.Find(x.ctx, "raws", osier.Mango(`{}`), &osier.FindOptions{UseIndex: "nothing", Strict: true}))
+	if err != nil { // a store without indexes does not mind
+		x.kind(err, osier.KindNotFound)
+	}
+	denied := x.db.As(osier.Principal{Grants: []osier.Grant{{Actions: osier.MayRead | osier.MayWrite, DB: "*"}}})
+	other.Name = "by-name"
+	_, err = denied.CreateIndex(x.ctx, other)
+	x.kind(err, osier.KindDenied)
+	x.must(x.db.DropIndex(x.ctx, "by-city"))
+	x.kind(x.db.DropIndex(x.ctx, "by-city"), osier.KindNotFound)
+	got, sum := x.found(x.db, osier.Mango(`{"city":"Oslo"}`), &osier.FindOptions{UseIndex: "by-city"})
+	x.same("found", got, "ann cid")
+	if sum.Plan != nil && sum.Warning == "" {
+		x.Error("no warning of an index that is not there")
+	}
+}
+
 func testFindTx(x *tc) {
 	x.people()
 	x.must(x.db.Update(x.ctx, func(tx *osier.Tx) error {
@@ -404,81 +448,138 @@ func drawFindOp(t *rapid.T, collection string) osier.Op {
 	return op
 }
 
-func testFindRandom(x *tc) {
+func testFindRandom(x *tc) { findRandomly(x, false) }
+
+func testFindIndexed(x *tc) { findRandomly(x, true) }
+
+// findRandomly has random documents written and random queries answered by the
+// store and by a model beside it.
+func findRandomly(x *tc, indexed bool) {
 	round := 0
 	rapid.Check(x.T, func(t *rapid.T) {
-		round++
+		if round++; indexed && round > 40 {
+			return // a round builds indexes
+		}
 		model := osier.NewStore(NewModel(nil), nil)
 		defer model.Close()
 		judged, err := model.CreateDB(x.ctx, "shop")
 		x.must(err)
-		name := fmt.Sprintf("random%d", round)
-		write := func() {
+		c := &findCase{tc: x, t: t, judged: judged, name: fmt.Sprintf("random%d", round)}
+		for range rapid.IntRange(1, 4).Draw(t, "steps") {
 			var ops []osier.Op
 			for range rapid.IntRange(0, 12).Draw(t, "writes") {
-				ops = append(ops, drawFindOp(t, name))
+				ops = append(ops, drawFindOp(t, c.name))
 			}
 			for _, db := range []*osier.DB{x.db, judged} {
-				_, err := db.Exec(x.ctx, &osier.Command{Ops: slices.Clone(ops), PerDocument: true})
+				_, err := db.Exec(x.ctx, &osier.Command{Ops: slices.Clone(ops), PerDocument: true, Durability: osier.Relaxed})
 				x.must(err)
 			}
-		}
-		for range rapid.IntRange(1, 4).Draw(t, "steps") {
-			write()
-			for range 4 {
-				compareFinds(x, t, judged, name)
+			if indexed && len(c.indexes) < 3 {
+				c.index()
 			}
+			for range 4 {
+				c.compare()
+			}
+		}
+		for _, name := range c.indexes {
+			x.must(x.db.DropIndex(x.ctx, name))
 		}
 	})
 }
 
-// compareFinds draws a query and wants the store's answer to be the model's,
-// whole and page by page.
-func compareFinds(x *tc, t *rapid.T, judged *osier.DB, name string) {
+// findCase is a collection that is also a model's.
+type findCase struct {
+	*tc
+	t       *rapid.T
+	judged  *osier.DB
+	name    string
+	indexes []string
+}
+
+// index defines an index of the store alone.
+func (c *findCase) index() {
+	x := osier.Index{Name: fmt.Sprintf("%s.%d", c.name, len(c.indexes)), Collection: c.name}
+	for _, path := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "a.b"}), 1, 3, rapid.ID).Draw(c.t, "index") {
+		x.Fields = append(x.Fields, osier.SortField{Path: path, Descending: rapid.IntRange(0, 4).Draw(c.t, "descending") == 0})
+	}
+	if rapid.IntRange(0, 3).Draw(c.t, "partial") == 0 {
+		x.Filter = osier.Mango(drawFindSelector(c.t, 0))
+	}
+	created, err := c.db.CreateIndex(c.ctx, x)
+	if err != nil || !created {
+		c.t.Fatalf("create index %+v: %v, %v", x, created, err)
+	}
+	c.indexes = append(c.indexes, x.Name)
+}
+
+// compare draws a query and wants the store's answer to be the model's, whole
+// and page by page.
+func (c *findCase) compare() {
+	t := c.t
 	s := osier.Mango(drawFindSelector(t, 2))
-	o := &osier.FindOptions{Sort: drawFindSort(t), SortedOnly: rapid.Bool().Draw(t, "sorted only"), Skip: rapid.IntRange(0, 2).Draw(t, "skip"),
-		Limit: rapid.IntRange(0, 6).Draw(t, "limit"), Conflicts: true}
+	o := osier.FindOptions{Sort: drawFindSort(t), SortedOnly: rapid.Bool().Draw(t, "sorted only"), Skip: rapid.IntRange(0, 2).Draw(t, "skip"),
+		Limit: rapid.IntRange(0, 6).Draw(t, "limit"), Conflicts: true, Explain: true}
 	if rapid.IntRange(0, 2).Draw(t, "projected") == 0 {
 		o.Fields = rapid.SliceOfN(rapid.SampledFrom(append([]string{"_id", "_rev"}, findPaths...)), 1, 3).Draw(t, "fields")
 	}
-	shown := func(db *osier.DB, o osier.FindOptions) ([]string, *osier.FindSummary) {
-		o.Summary = new(osier.FindSummary)
-		var out []string
-		rows, err := drain(db.Find(x.ctx, name, s, &o))
-		if err != nil {
-			t.Fatalf("find %s: %v", s, err)
-		}
-		for _, r := range rows {
-			out = append(out, fmt.Sprint(r.ID, " ", r.Rev, " ", canonical(t, r.Body), " ", r.Conflicts))
-		}
-		return out, o.Summary
+	if len(c.indexes) > 0 && rapid.IntRange(0, 3).Draw(t, "index asked for") > 0 {
+		o.UseIndex = rapid.SampledFrom(c.indexes).Draw(t, "use index")
 	}
-	want, wantSum := shown(judged, *o)
-	got, gotSum := shown(x.db, *o)
+	// Without a sort an index may show its own order.
+	inOrder := len(o.Sort) > 0 || len(c.indexes) == 0
+	if !inOrder {
+		o.Skip, o.Limit = 0, 0
+	}
+	got, gotSum := c.shown(c.db, s, o)
+	if strings.Contains(gotSum.Warning, "filter leaves out") {
+		return // as it was asked for
+	}
+	want, wantSum := c.shown(c.judged, s, o)
+	same := func(got, want []string) bool {
+		if !inOrder {
+			got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+		}
+		return slices.Equal(got, want)
+	}
 	fail := func(what string) {
-		plan, _ := x.db.Explain(x.ctx, name, s, o)
-		t.Fatalf("%s: find %s with %+v\ngot  %q %+v\nwant %q %+v\nplan %+v", what, s, *o, got, *gotSum, want, *wantSum, plan)
+		plan, _ := json.Marshal(gotSum.Plan)
+		t.Fatalf("%s: find %s with %+v\ngot  %q %+v\nwant %q %+v\nplan %s", what, s, o, got, *gotSum, want, *wantSum, plan)
 	}
-	if !slices.Equal(got, want) || gotSum.Complete != wantSum.Complete || gotSum.Rows != wantSum.Rows {
+	if !same(got, want) || gotSum.Complete != wantSum.Complete || gotSum.Rows != wantSum.Rows {
 		fail("rows differ")
 	}
-	whole := *o
-	whole.Limit = 0
-	want, _ = shown(judged, whole)
-	page := *o
-	page.Limit = max(o.Limit, 1)
+	o.Limit = 0
+	want, _ = c.shown(c.judged, s, o)
+	o.Limit = rapid.IntRange(1, 4).Draw(t, "page")
 	got = nil
 	for {
 		var rows []string
-		rows, gotSum = shown(x.db, page)
+		rows, gotSum = c.shown(c.db, s, o)
 		if got = append(got, rows...); gotSum.Complete || len(got) > len(want) {
 			break
 		}
-		page.Bookmark, page.Skip = gotSum.Bookmark, 0
+		o.Bookmark, o.Skip = gotSum.Bookmark, 0
+		if len(c.indexes) > 0 {
+			o.UseIndex = rapid.SampledFrom(append([]string{""}, c.indexes...)).Draw(t, "index of the next page")
+		}
 	}
-	if !slices.Equal(got, want) {
+	if !same(got, want) && !strings.Contains(gotSum.Warning, "filter leaves out") {
 		fail("pages differ")
 	}
+}
+
+// shown lists what a find shows.
+func (c *findCase) shown(db *osier.DB, s osier.Selector, o osier.FindOptions) ([]string, *osier.FindSummary) {
+	o.Summary = new(osier.FindSummary)
+	var out []string
+	rows, err := drain(db.Find(c.ctx, c.name, s, &o))
+	if err != nil {
+		c.t.Fatalf("find %s with %+v: %v", s, o, err)
+	}
+	for _, r := range rows {
+		out = append(out, fmt.Sprint(r.ID, " ", r.Rev, " ", canonical(c.t, r.Body), " ", r.Conflicts))
+	}
+	return out, o.Summary
 }
 
 // canonical writes JSON with members in order.
