@@ -30,6 +30,11 @@ const (
 	OpTrim OpKind = 53
 	// OpPublish sends a message to a topic once the command is committed.
 	OpPublish OpKind = 60
+	// OpEnforceView puts the Eager or Unique view of that name in force, or, if
+	// its rows break the rule, marks it failed.
+	OpEnforceView OpKind = 10
+	// OpDropView drops the index of a view that a program declared.
+	OpDropView OpKind = 11
 )
 
 // Expect is what an OpPut demands of the document's present state.

@@ -18,7 +18,8 @@ const (
 	// MayWrite: put, delete and graft documents, stage attachments. It
 	// includes making a collection by writing to it.
 	MayWrite
-	// MayManage: create and drop databases and collections, change settings.
+	// MayManage: create and drop databases and collections, change settings,
+	// define views.
 	MayManage
 )
 
@@ -118,10 +119,13 @@ func (g guard) Exec(ctx context.Context, c *Command) (*Result, error) {
 		a := MayWrite
 		switch c.Ops[i].Kind {
 		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection, OpKVDrop, OpKVBehind,
-			OpJournal, OpDropJournal, OpTrim:
+			OpJournal, OpDropJournal, OpTrim, OpEnforceView, OpDropView:
 			a = MayManage
 		case OpKV:
 			a = kvActions(c.Ops[i].KV)
+		}
+		if c.Ops[i].Collection == ViewsCollection {
+			a = MayManage // a document there makes a view
 		}
 		if err := g.judge("change", a, resourceOf(c.DB, &c.Ops[i])); err != nil {
 			return nil, err

@@ -43,6 +43,16 @@ const (
 	// QueryJournalInfo: one row with Journal.Info; KindNotFound if there is no
 	// such journal.
 	QueryJournalInfo QueryKind = 62
+	// QueryView: rows of the view View.Name of Collection, in order of their
+	// keys, each with View filled.
+	QueryView QueryKind = 20
+	// QueryViewInfo: a row with ViewInfo for each view of the database, or of
+	// Collection, or for View.Name alone; by collection and name.
+	QueryViewInfo QueryKind = 21
+	// QueryRefresh: brings the view up to date, building it if need be; no rows.
+	QueryRefresh QueryKind = 22
+	// QueryFind: documents that Find's selector means, then one row with Found.
+	QueryFind QueryKind = 30
 )
 
 // Parts says which parts of a document a row must carry; id, revision,
@@ -82,6 +92,8 @@ type Query struct {
 	KV     *KVQuery // for QueryKVGet and its like
 
 	Journal *JournalQuery // for QueryJournal and QueryJournalCount
+	View    *ViewQuery    // for the queries of views
+	Find    *FindQuery    // for QueryFind
 }
 
 // Row is one element of an answer. Slices in it are valid until the next row.
@@ -95,6 +107,11 @@ type Row struct {
 	Pin     uint64
 	KV      *KVRow
 	Journal *JournalRow
+	// View is a view's row. The Document beside it is the one asked for, or
+	// has only the ID; Missing then says that it is not there.
+	View     *ViewRow
+	ViewInfo *ViewInfo
+	Found    *FindSummary // the last row of a QueryFind
 }
 
 // FeedMode says what a Feed does at the end of what there is.
@@ -136,6 +153,8 @@ type Feed struct {
 	Journal *JournalFeed
 	// Topics makes it a subscription; only Limit, Mode and Marks apply besides.
 	Topics *TopicFeed
+	// Live makes the feed one of a selector's documents; needs Collection.
+	Live *LiveQuery
 }
 
 // Change is one element of a Feed. Slices in it are valid until the next one.
@@ -147,4 +166,6 @@ type Change struct {
 
 	Window  *Window  // of a journal's feed
 	Message *Message // of a subscription
+	// Event of a feed with Live.
+	Event LiveEvent
 }

@@ -140,6 +140,8 @@ func (tx *Tx) query(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 		return tx.get(ctx, q)
 	case QueryScan:
 		return tx.scan(ctx, q)
+	case QueryFind:
+		return tx.find(ctx, q)
 	case QueryInfo:
 		// Counts depend on every document.
 		tx.reads = append(tx.reads, Read{Collection: q.Collection})

@@ -30,6 +30,7 @@ type applier struct {
 	held         []*journal  // that take no events while positions are decided
 	drained      []*journal  // whose pending events were written
 	messages     []posting   // to go out with the batch
+	fenced       []*database // databases that lose collections, or are dropped
 	// wrote are the documents that the group has written, if it has more than
 	// one request: others are read past the batch, which is cheaper.
 	wrote map[string]struct{}
@@ -55,6 +56,7 @@ func (a *applier) begin(e *Engine, b *store.Batch, many bool) {
 	a.touched, a.created, a.dropped, a.shape = a.touched[:0], nil, nil, nil
 	a.kv = nil
 	a.beginJournals()
+	a.fenced = a.fenced[:0]
 }
 
 // newRun makes the applier ready for a command.
@@ -407,6 +409,7 @@ func (r *run) flush() error {
 			continue
 		}
 		// Dropped, or dropped and made again.
+		r.a.fenced = append(r.a.fenced, r.db)
 		if err := r.dropBlobs(old.num); err != nil {
 			return err
 		}
@@ -630,6 +633,7 @@ func (a *applier) createDB(c *osier.Command) (*osier.Result, bool, error) {
 	}
 	db := &database{name: c.DB, num: num, uuid: c.Sealed.UUID, millis: c.Sealed.Time.UnixMilli(), colls: map[string]*collState{}}
 	db.state.millis = db.millis
+	db.views.init()
 	db.showColls()
 	dir := dirRecord{num, db.uuid, db.millis}
 	if err := errors.Join(
@@ -656,6 +660,7 @@ func (a *applier) dropDB(c *osier.Command) (*osier.Result, bool, error) {
 	}
 	a.touched = slices.DeleteFunc(a.touched, func(t *database) bool { return t == db })
 	a.dropped = append(a.dropped, db)
+	a.fenced = append(a.fenced, db)
 	a.directory = true
 	return &osier.Result{First: db.state.lastSeq, Last: db.state.lastSeq, Time: c.Sealed.Time, Ops: make([]osier.OpResult, 1)}, false, nil
 }

@@ -30,6 +30,12 @@ type database struct {
 	kvVersion uint64                              // with which it begins
 	journals  map[string]*journal                 // the writer's, under queue.order
 	seen      atomic.Pointer[map[string]*journal] // what readers need; replaced whole
+	views     viewSet
+	// defs is the last change of the definitions of views, 0 if there are none.
+	defs atomic.Uint64
+	// fence is held shared while derived records are written beside the order,
+	// and alone while a drop of what they are derived from is committed.
+	fence sync.RWMutex
 
 	mu          sync.Mutex // guards the two below
 	appliedWake chan struct{}

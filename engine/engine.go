@@ -91,6 +91,7 @@ type Engine struct {
 	horizon  horizon
 	keeper   keeper
 	topics   topics
+	turns    turns // of scans
 
 	fenced     chan struct{} // closed when the store takes no more writes
 	fenceErr   error         // why; set before
@@ -108,7 +109,7 @@ type Engine struct {
 // file, when it is damaged: see Check and Repair. A store that was open at a
 // crash recovers by itself.
 func Open(dir string, o *Options) (*Engine, error) {
-	e := &Engine{closing: make(chan struct{}), fenced: make(chan struct{})}
+	e := &Engine{closing: make(chan struct{}), fenced: make(chan struct{}), turns: newTurns()}
 	if o != nil {
 		e.opts = *o
 	}
@@ -200,6 +201,9 @@ func (e *Engine) load() error {
 		db.durableDrops.Store(db.state.drops)
 		e.lastSeal = later(e.lastSeal, at(db.state.millis))
 		dbs[db.name] = db
+		if err := e.loadViews(db); err != nil {
+			return err
+		}
 	}
 	if err := it.Error(); err != nil {
 		return err

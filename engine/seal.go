@@ -117,7 +117,7 @@ func checkOp(db string, op *osier.Op) error {
 		}
 	}
 	if op.Kind == osier.OpPut {
-		return nil
+		return checkDefinition(op, fail)
 	}
 	if len(op.Path) == 0 {
 		return fail(osier.KindInvalid, "a foreign revision needs its path")

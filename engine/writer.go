@@ -213,6 +213,7 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 		return nil, level, nil
 	}
 	a.markBusy()
+	defer a.fenceDrops()()
 	p, err := e.store.Apply(b, level)
 	if err != nil {
 		// What was worked out did not happen, and may never (a full disk).
@@ -249,6 +250,7 @@ func (e *Engine) publish(a *applier, number uint64) {
 	e.durable.mu.Lock()
 	for _, db := range a.touched {
 		db.applied.Store(uint64(db.state.lastSeq))
+		e.noteDefinitions(db)
 		e.durable.waiting = append(e.durable.waiting, awaited{number: number, db: db, seq: db.state.lastSeq, drops: db.state.drops, kv: a.shown(db)})
 	}
 	e.durable.mu.Unlock()

@@ -68,6 +68,8 @@ func Run(t *testing.T, h Harness) {
 		{"limits", limitTests()},
 		{"errors", errorTests()},
 		{"reopening", reopenTests()},
+		{"find", findTests()},
+		{"live queries", liveTests()},
 	}
 	for _, c := range chapters {
 		t.Run(c.name, func(t *testing.T) {
