@@ -167,8 +167,8 @@ func (s *Session) Databases(ctx context.Context) ([]string, error) {
 	return s.access.databases(ctx, s)
 }
 
-// SetSecurity replaces a database's security object; ErrDenied without the
-// rights of the database's administrator, ErrInvalid for a wrong object.
+// SetSecurity replaces a database's security object (see ParseSecurity);
+// ErrDenied without the rights of the database's administrator.
 func (s *Session) SetSecurity(ctx context.Context, db string, sec *Security) error {
 	return s.access.setSecurity(ctx, s, db, sec)
 }
@@ -182,8 +182,8 @@ func (s *Session) SetSecurity(ctx context.Context, db string, sec *Security) err
 // roles among the members anybody is one, without logging in too.
 type Security struct {
 	Admins, Members Principals
-	// Rest holds the object's other fields, which mean nothing to the server.
-	Rest map[string]json.RawMessage
+	// JSON is the object as it was set, with fields that mean nothing here.
+	JSON json.RawMessage
 }
 
 // Principals are users by their names and by their roles.
@@ -308,12 +308,17 @@ type Settings interface {
 }
 
 // Setting is one value and where it comes from.
+//
+// A Name that ends with ".*" declares a section whose keys are free: such a
+// setting is there once it has been set. (Keys may hold any character.)
 type Setting struct {
 	Name    string
 	Default string
 	Help    string
 	// Check refuses wrong values; nil takes every one.
 	Check func(value string) error
+	// Secret keeps the value out of All (and so of what is printed).
+	Secret bool
 	// Value and Source are what All fills in: the value in force, and whether
 	// it is a "default" or comes from "file", "environment", "flag" or "store".
 	Value  string
