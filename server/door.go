@@ -97,6 +97,9 @@ type Session struct {
 	Store *osier.Store
 
 	access access
+	// bounds are the grants of an API key, within its owner's rights.
+	bounds     []osier.Grant
+	ownerAdmin bool
 }
 
 // Method is how a principal was recognised.
@@ -354,6 +357,9 @@ func SessionOf(ctx context.Context) *Session {
 	if s, ok := ctx.Value(sessionKey{}).(*Session); ok {
 		return s
 	}
+	if x := exchangeOf(ctx); x != nil && x.sess != nil {
+		return x.sess
+	}
 	return &Session{access: noAccess{}}
 }
 
@@ -362,8 +368,10 @@ type sessionKey struct{}
 // RequestID returns the id under which a request is logged; it is sent to the
 // client as X-Request-Id too.
 func RequestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestKey{}).(string)
-	return id
+	if x := exchangeOf(ctx); x != nil {
+		return x.id
+	}
+	return ""
 }
 
 type requestKey struct{}
