@@ -262,17 +262,18 @@ func Challenge(w http.ResponseWriter, r *http.Request) {
 // route finds the handler: a pattern's, or the rest's, which gets paths as
 // they were sent.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
-	if s.rest != nil {
-		if !cleanPath(r.URL.Path) {
-			s.rest.ServeHTTP(w, r)
-			return
-		}
-		if _, pattern := s.mux.Handler(r); pattern == "" {
-			s.rest.ServeHTTP(w, r)
-			return
-		}
+	pattern := ""
+	if cleanPath(r.URL.Path) {
+		_, pattern = s.mux.Handler(r)
 	}
-	s.mux.ServeHTTP(w, r)
+	switch {
+	case pattern != "":
+		s.mux.ServeHTTP(w, r)
+	case s.rest != nil:
+		s.rest.ServeHTTP(w, r)
+	default:
+		Refuse(w, http.StatusNotFound, "not_found", "There is nothing at this path.")
+	}
 }
 
 // cleanPath reports whether http.ServeMux would leave a path as it is.

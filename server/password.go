@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"hash"
 	"runtime"
+	"runtime/debug"
+	"time"
 
 	"golang.org/x/crypto/argon2"
 )
@@ -105,11 +107,23 @@ func prf(name string) func() hash.Hash {
 
 // hasher computes password hashes, few at a time: each takes a core for a
 // while, and argon2id's memory too.
-type hasher struct{ slots chan struct{} }
+type hasher struct {
+	slots chan struct{}
+	// release gives the memory back to the system when nobody has logged in
+	// for a while; by itself the runtime would keep it for minutes.
+	release *time.Timer
+}
+
+// quiet is how long no hash is computed before the memory is given back.
+const quiet = 2 * time.Second
 
 func newHasher() *hasher {
-	return &hasher{make(chan struct{}, min(4, max(1, runtime.GOMAXPROCS(0))))}
+	h := &hasher{slots: make(chan struct{}, min(4, max(1, runtime.GOMAXPROCS(0)))), release: time.AfterFunc(quiet, debug.FreeOSMemory)}
+	h.release.Stop()
+	return h
 }
+
+func (h *hasher) close() { h.release.Stop() }
 
 // do runs fn when there is a slot.
 func (h *hasher) do(ctx context.Context, fn func()) error {
@@ -118,7 +132,10 @@ func (h *hasher) do(ctx context.Context, fn func()) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-h.slots }()
+	defer func() {
+		<-h.slots
+		h.release.Reset(quiet)
+	}()
 	fn()
 	return nil
 }

@@ -29,6 +29,9 @@ type Options struct {
 	RoleGrants map[string][]osier.Grant
 	// Settings from outside; see Settings.
 	Settings map[string]Given
+	// LookupEnv finds settings in the environment: limits.body is
+	// OSIER_LIMITS_BODY. Nil: none.
+	LookupEnv func(name string) (string, bool)
 	// Admin is made an administrator, or given this password, at the start.
 	// Without it, and with no administrator in the store, there is none.
 	Admin *Credentials
@@ -151,6 +154,7 @@ func (s *Server) prepare(ctx context.Context) error {
 			return fmt.Errorf("mount door %s: %w", d.Name(), err)
 		}
 	}
+	s.settings.readEnv(s.o.LookupEnv)
 	if err := s.settings.verify(); err != nil {
 		return err
 	}
@@ -214,6 +218,7 @@ func (s *Server) Close() error {
 	s.waits.stop()
 	s.cancel()
 	s.background.Wait()
+	s.accounts.hash.close()
 	return nil
 }
 

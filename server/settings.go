@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -54,7 +55,8 @@ type settings struct {
 }
 
 func newSettings(given map[string]Given) *settings {
-	s := &settings{changed: func() {}, declared: map[string]Setting{}, given: given, stored: map[string]string{}}
+	s := &settings{changed: func() {}, declared: map[string]Setting{}, given: map[string]Given{}, stored: map[string]string{}}
+	maps.Copy(s.given, given)
 	for _, d := range ownSettings() {
 		s.Declare(d)
 	}
@@ -93,6 +95,52 @@ func (s *settings) verify() error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return &osier.Error{Kind: osier.KindInvalid, Op: "configure server", Err: err}
+	}
+	return nil
+}
+
+// readEnv takes values of declared settings from the environment; a flag's
+// value is stronger.
+func (s *settings) readEnv(lookup func(string) (string, bool)) {
+	if lookup == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.declared {
+		v, ok := lookup(EnvName(name))
+		if g := s.given[name]; ok && !strings.HasSuffix(name, ".*") && !g.fixed() {
+			s.given[name] = Given{v, SourceEnvironment}
+		}
+	}
+}
+
+// EnvName is the environment variable of a setting.
+func EnvName(setting string) string {
+	return "OSIER_" + strings.ToUpper(strings.ReplaceAll(setting, ".", "_"))
+}
+
+// CopySettings copies what was set while a server ran from one store to
+// another, to look at it without serving.
+func CopySettings(ctx context.Context, from, to *osier.Store) error {
+	src, err := from.OpenDB(ctx, SystemDB)
+	if errors.Is(err, osier.ErrNotFound) {
+		return nil // never served
+	}
+	if err != nil {
+		return err
+	}
+	dst, err := to.DB(ctx, SystemDB)
+	if err != nil {
+		return err
+	}
+	for doc, err := range settingDocs.List(ctx, src, nil) {
+		if err == nil {
+			_, err = settingDocs.Upsert(ctx, dst, doc.ID, doc.Value)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
