@@ -34,6 +34,8 @@ const (
 	ExpectRev Expect = 2
 	// ExpectPresent wants a live document of that id.
 	ExpectPresent Expect = 3
+	// ExpectLiveRev is ExpectRev, and the leaf must not be a deletion.
+	ExpectLiveRev Expect = 4
 )
 
 // Op is one operation of a Command.

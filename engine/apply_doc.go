@@ -217,9 +217,9 @@ func (ed *edit) judge(r *run, op *osier.Op) (parent int, err error) {
 			return -1, absent()
 		}
 		return w, nil
-	case osier.ExpectRev:
+	case osier.ExpectRev, osier.ExpectLiveRev:
 		i := ed.leafOf(op.Rev)
-		if i < 0 || op.Deleted && ed.leaves[i].deleted {
+		if i < 0 || (op.Deleted || op.Expect == osier.ExpectLiveRev) && ed.leaves[i].deleted {
 			return -1, r.conflict(op, w, ed)
 		}
 		return i, nil
