@@ -43,7 +43,7 @@ func corsSettings() []Setting {
 		{Name: "cors.methods", Default: "GET, PUT, POST, HEAD, DELETE, COPY", Help: "methods that they may use"},
 		{Name: "cors.headers", Default: "accept, authorization, content-type, content-encoding, destination, if-match, if-none-match, last-event-id, origin, prefer, range, referer, x-couch-full-commit, x-csrf-token, x-http-method-override, x-requested-with",
 			Help: "headers that they may send"},
-		{Name: "cors.expose", Default: "content-type, cache-control, accept-ranges, etag, server, x-couch-request-id, x-couch-update-newrev, x-couchdb-body-time, x-request-id",
+		{Name: "cors.expose", Default: "content-type, cache-control, accept-ranges, etag, server, x-couch-request-id, x-couch-update-newrev, x-couchdb-body-time",
 			Help: "headers of answers that they may read"},
 		{Name: "cors.max_age", Default: "600", Check: number(0, 86400*30), Help: "seconds for which browsers may keep an answer to a preflight"},
 	}
