@@ -19,6 +19,14 @@ const (
 	// OpGraft takes a foreign revision with its ancestry (new_edits=false in
 	// CouchDB's words). It never conflicts: it adds a leaf or finds it known.
 	OpGraft OpKind = 6
+	// OpPurge takes the leaf Rev of a document back, with what leads to no
+	// other leaf: as if it had never been there, with no deletion for replicas
+	// to learn of. Feeds do not show it. KindNotFound if Rev is no leaf. Like
+	// OpPrune it must be the command's only operation on its document.
+	OpPurge OpKind = 70
+	// OpPrune drops the bodies of a document's earlier versions that the
+	// collection's history keeps.
+	OpPrune OpKind = 71
 )
 
 // Expect is what an OpPut demands of the document's present state.

@@ -111,7 +111,7 @@ func (g guard) Exec(ctx context.Context, c *Command) (*Result, error) {
 	for i := range c.Ops {
 		a := MayWrite
 		switch c.Ops[i].Kind {
-		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection:
+		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection, OpPurge, OpPrune:
 			a = MayManage
 		}
 		if err := g.judge("change", a, Resource{c.DB, c.Ops[i].Collection}); err != nil {

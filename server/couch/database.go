@@ -23,11 +23,11 @@ func (q *request) database() error {
 		return q.createDB()
 	case http.MethodDelete:
 		return q.dropDB()
-	case http.MethodGet, http.MethodHead, http.MethodPost:
-	default:
-		return methodNotAllowed("DELETE,GET,HEAD,POST,PUT")
 	}
 	if err := q.open(); err != nil {
+		return err
+	}
+	if err := q.allow("DELETE,GET,HEAD,POST,PUT"); err != nil {
 		return err
 	}
 	if q.method == http.MethodPost {
@@ -53,7 +53,7 @@ func (q *request) createDB() error {
 	if q.params.is("partitioned") {
 		return notImplemented("Partitioned databases are not available.")
 	}
-	s := dbSettings{Q: defaultShards, N: 1, PurgedInfosLimit: defaultPurgedInfos}
+	s := newDBSettings()
 	for _, p := range []struct {
 		name string
 		into *int
@@ -70,7 +70,7 @@ func (q *request) createDB() error {
 	if err != nil {
 		return err
 	}
-	if err := prepareDB(q.ctx(), db, &s); err != nil {
+	if err := prepareDB(q.ctx(), db, s); err != nil {
 		return err
 	}
 	q.dbName = name
@@ -137,8 +137,8 @@ func (q *request) dropDB() error {
 }
 
 func (q *request) dropped(err error) error {
-	if errors.Is(err, osier.ErrNotFound) {
-		return errNoDB
+	if errors.Is(err, osier.ErrNotFound) || errors.Is(err, osier.ErrInvalid) {
+		return errNoDB // no name that a database can have is not there either
 	}
 	if err != nil {
 		return err

@@ -33,6 +33,10 @@ var dbSettingsDocs = osier.NewCollection[dbSettings](couchCollection)
 
 const dbSettingsID = "settings"
 
+func newDBSettings() *dbSettings {
+	return &dbSettings{Q: defaultShards, N: 1, PurgedInfosLimit: defaultPurgedInfos}
+}
+
 // loadDBSettings reads a database's settings; those of a database that was not
 // made through this door are the default ones.
 func loadDBSettings(ctx context.Context, db *osier.DB) (*dbSettings, error) {
@@ -40,7 +44,7 @@ func loadDBSettings(ctx context.Context, db *osier.DB) (*dbSettings, error) {
 	switch osier.KindOf(err) {
 	case osier.KindNotFound, osier.KindDeleted:
 		if err != nil {
-			return &dbSettings{Q: defaultShards, N: 1, PurgedInfosLimit: defaultPurgedInfos}, nil
+			return newDBSettings(), nil
 		}
 	}
 	return &doc.Value, err
@@ -51,7 +55,7 @@ func (s *dbSettings) save(ctx context.Context, db *osier.DB) error {
 	return err
 }
 
-// change reads the settings, changes them and writes them back.
+// changeDBSettings reads the settings, changes them and writes them back.
 func changeDBSettings(ctx context.Context, db *osier.DB, change func(*dbSettings)) error {
 	return db.Update(ctx, func(tx *osier.Tx) error {
 		doc, err := dbSettingsDocs.Get(ctx, tx, dbSettingsID)
@@ -60,7 +64,7 @@ func changeDBSettings(ctx context.Context, db *osier.DB, change func(*dbSettings
 			if k := osier.KindOf(err); k != osier.KindNotFound && k != osier.KindDeleted {
 				return err
 			}
-			s = dbSettings{Q: defaultShards, N: 1, PurgedInfosLimit: defaultPurgedInfos}
+			s = *newDBSettings()
 		}
 		change(&s)
 		_, err = dbSettingsDocs.Upsert(ctx, tx, dbSettingsID, s)

@@ -17,6 +17,7 @@ type stream struct {
 	q      *request
 	status int
 	buf    []byte
+	whole  bool // keep all until the end, so that its length is known
 	sent   bool
 	err    error
 }
@@ -33,7 +34,7 @@ func (q *request) stream(status int, contentType string) *stream {
 
 // room writes what has been collected once it is much.
 func (s *stream) room() error {
-	if len(s.buf) < streamBuffer {
+	if len(s.buf) < streamBuffer || s.whole {
 		return s.err
 	}
 	return s.flush()

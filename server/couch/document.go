@@ -111,6 +111,7 @@ func (q *request) getDoc(id string) error {
 		}
 	}
 	s := q.stream(http.StatusOK, "application/json")
+	s.whole = rd.show.atts == attStubs // the body is in memory anyway
 	if err := s.document(q.ctx(), q.db, d, &rd.show); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package couch
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ type Door struct {
 	uuids       uuidSource
 	counts      countCache
 	maintenance maintenance
+	systemOnce  sync.Once // makes CouchDB's other system databases
 }
 
 // New returns the door, for server.Options or Server.Mount.
@@ -98,6 +100,9 @@ func (q *request) route() error {
 		}
 		return q.welcome()
 	}
+	if q.s.Admin() {
+		q.door.systemOnce.Do(q.makeSystemDatabases)
+	}
 	if e, ok := serverEndpoints[q.path[0]]; ok {
 		return q.serve(e)
 	}
@@ -134,9 +139,28 @@ var adminsOnly = map[string]bool{
 	"_revs_diff": true, "_missing_revs": true, "_purge": true, "_index": true,
 }
 
+// Databases that clients expect besides that of the users.
+const (
+	replicatorDB    = "_replicator"
+	globalChangesDB = "_global_changes"
+)
+
 // systemDatabase tells the names with an underscore that a database may have.
 func systemDatabase(name string) bool {
-	return name == server.UsersDB || name == "_replicator" || name == "_global_changes"
+	return name == server.UsersDB || name == replicatorDB || name == globalChangesDB
+}
+
+// makeSystemDatabases makes the databases that a CouchDB has from the start.
+func (q *request) makeSystemDatabases() {
+	for _, name := range []string{replicatorDB, globalChangesDB} {
+		db, err := q.s.Store.CreateDB(q.ctx(), name)
+		if err == nil {
+			err = prepareDB(q.ctx(), db, newDBSettings())
+		}
+		if err != nil && !errors.Is(err, osier.ErrExists) {
+			q.door.host.Log().Error("a system database cannot be made", "db", name, "error", err)
+		}
+	}
 }
 
 // documentPath answers paths below a database that are no endpoint of it:

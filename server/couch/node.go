@@ -223,8 +223,10 @@ func (q *request) replicateLater() error {
 	if err := q.wantJSON(); err != nil {
 		return err
 	}
-	return notImplemented("This server does not replicate by itself yet: let the other side pull and push, or use PouchDB or a CouchDB as the replicator.")
+	return errNoReplicator
 }
+
+var errNoReplicator = notImplemented("This server does not replicate by itself: let the other side pull and push, or use PouchDB or a CouchDB as the replicator.")
 
 // scheduler answers for replications: there are none.
 func (q *request) scheduler() error {

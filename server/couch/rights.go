@@ -23,6 +23,9 @@ func (q *request) mayWriteDoc(in *incoming) error {
 	if err := q.needDesignRight(in.id); err != nil {
 		return err
 	}
+	if q.db.Name() == replicatorDB && !isDesign(in.id) && !in.deleted {
+		return errNoReplicator
+	}
 	if isDesign(in.id) && !in.deleted {
 		return checkDesign(in.body)
 	}
