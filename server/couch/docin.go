@@ -226,7 +226,8 @@ func (a *incomingAtt) parse(value []byte) error {
 			if len(v) < 2 || v[0] != '"' || !validBase64(v[1:len(v)-1]) {
 				return bad
 			}
-			a.data = v[1 : len(v)-1]
+			// A copy: the scanner writes over what is taken out.
+			a.data = bytes.Clone(v[1 : len(v)-1])
 		}
 		return nil
 	})
