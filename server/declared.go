@@ -30,7 +30,7 @@ func authSettings() []Setting {
 		{Name: "users.own_document", Default: "true", Check: boolean, Help: "let users read and change their own document of _users"},
 		{Name: "jwt.roles_claim", Default: "_couchdb.roles", Help: "path of the claim of a token that holds its roles"},
 		{Name: "jwt.required_claims", Default: "exp", Help: "claims that a token must have"},
-		{Name: "jwt_keys.*", Secret: true, Help: "keys that tokens are signed with: jwt_keys.TYPE:KID, an hmac secret in base64, or an rsa, ec or eddsa public key in PEM"},
+		{Name: "jwt_keys.*", Secret: true, CheckKey: func(key, v string) error { _, err := parseTokenKey(key, v); return err }, Help: "keys that tokens are signed with: jwt_keys.TYPE:KID, an hmac secret in base64, or an rsa, ec or eddsa public key in PEM"},
 	}
 }
 

@@ -320,6 +320,8 @@ type Setting struct {
 	Help    string
 	// Check refuses wrong values; nil takes every one.
 	Check func(value string) error
+	// CheckKey is Check for the keys of a free section.
+	CheckKey func(key, value string) error
 	// Secret keeps the value out of All (and so of what is printed).
 	Secret bool
 	// Value and Source are what All fills in: the value in force, and whether

@@ -19,7 +19,7 @@ import (
 
 // bench is a server on a store in memory, with a door of the test's own.
 type bench struct {
-	t     *testing.T
+	t     testing.TB
 	store *osier.Store
 	s     *Server
 	door  *testDoor
@@ -77,7 +77,7 @@ func (d *testDoor) Mount(h Host) error {
 
 // newBench starts a server whose administrator is root with the password
 // "secret-of-root".
-func newBench(t *testing.T, o *Options) *bench {
+func newBench(t testing.TB, o *Options) *bench {
 	t.Helper()
 	eng, err := engine.Open("", &engine.Options{InMemory: true})
 	if err != nil {
@@ -91,7 +91,7 @@ func newBench(t *testing.T, o *Options) *bench {
 	return benchOn(t, eng.Store, o)
 }
 
-func benchOn(t *testing.T, store *osier.Store, o *Options) *bench {
+func benchOn(t testing.TB, store *osier.Store, o *Options) *bench {
 	t.Helper()
 	b := &bench{t: t, store: store, door: &testDoor{}, log: &lockedBuffer{}}
 	var own Options

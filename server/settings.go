@@ -184,6 +184,9 @@ func (s *settings) declaration(name string) (Setting, bool) {
 		if name[i] == '.' {
 			if d, ok := s.declared[name[:i+1]+"*"]; ok {
 				d.Name = name
+				if check := d.CheckKey; check != nil {
+					d.Check = func(v string) error { return check(name[i+1:], v) }
+				}
 				return d, true
 			}
 		}
