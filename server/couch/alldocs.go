@@ -67,30 +67,30 @@ func (l *listing) set(name, value string) (err error) {
 	case "skip":
 		l.skip, err = whole(value)
 	case "descending":
-		l.descending, err = flag(value)
+		l.descending, err = boolean(value)
 	case "inclusive_end":
-		l.exclusiveEnd, err = flag(value)
+		l.exclusiveEnd, err = boolean(value)
 		l.exclusiveEnd = !l.exclusiveEnd
 	case "include_docs":
-		l.includeDocs, err = flag(value)
+		l.includeDocs, err = boolean(value)
 	case "attachments":
-		l.attachments, err = flag(value)
+		l.attachments, err = boolean(value)
 	case "att_encoding_info":
-		l.encodingInfo, err = flag(value)
+		l.encodingInfo, err = boolean(value)
 	case "conflicts":
-		l.conflicts, err = flag(value)
+		l.conflicts, err = boolean(value)
 	case "update_seq":
-		l.updateSeq, err = flag(value)
+		l.updateSeq, err = boolean(value)
 	case "sorted", "stable":
-		_, err = flag(value)
+		_, err = boolean(value)
 	case "reduce":
 		var on bool
-		if on, err = flag(value); on {
+		if on, err = boolean(value); on {
 			err = queryError("Reduce is invalid for map-only views.")
 		}
 	case "group":
 		var on bool
-		if on, err = flag(value); on {
+		if on, err = boolean(value); on {
 			err = queryError("Invalid use of grouping on a map view.")
 		}
 	case "group_level":
@@ -150,7 +150,7 @@ func whole(value string) (int, error) {
 	return n, nil
 }
 
-func flag(value string) (bool, error) {
+func boolean(value string) (bool, error) {
 	if value != "true" && value != "false" {
 		return false, queryError("Invalid boolean parameter: " + string(appendQuoted(nil, value)))
 	}

@@ -91,7 +91,7 @@ func prepareDB(ctx context.Context, db *osier.DB, s *dbSettings) error {
 		// Local documents have no history, and no conflicts that would need one.
 		{Kind: osier.OpCollection, Collection: localCollection, Settings: &osier.Settings{Codec: osier.TagJSON, RevLimit: 1}},
 	}})
-	if err != nil {
+	if err != nil || s.plain() {
 		return err
 	}
 	return s.save(ctx, db)

@@ -50,6 +50,11 @@ func loadDBSettings(ctx context.Context, db *osier.DB) (*dbSettings, error) {
 	return &doc.Value, err
 }
 
+// plain reports whether s are the settings of a database that has none.
+func (s *dbSettings) plain() bool {
+	return s.Q == defaultShards && s.N == 1 && s.PurgedInfosLimit == defaultPurgedInfos && s.PurgeSeq == 0
+}
+
 func (s *dbSettings) save(ctx context.Context, db *osier.DB) error {
 	_, err := dbSettingsDocs.Upsert(ctx, db, dbSettingsID, *s)
 	return err

@@ -419,9 +419,4 @@ func isLocal(id string) bool { return strings.HasPrefix(id, localPrefix) }
 
 // idText is an id as CouchDB's clients see it: a text as it is, others in the
 // form for people.
-func idText(id osier.ID) string {
-	if s, ok := id.Text(); ok {
-		return s
-	}
-	return id.String()
-}
+func idText(id osier.ID) string { return id.String() }
