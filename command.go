@@ -35,6 +35,14 @@ const (
 	OpEnforceView OpKind = 10
 	// OpDropView drops the index of a view that a program declared.
 	OpDropView OpKind = 11
+	// OpPurge takes the leaf Rev of a document back, with what leads to no
+	// other leaf: as if it had never been there, with no deletion for replicas
+	// to learn of. Feeds do not show it. KindNotFound if Rev is no leaf. Like
+	// OpPrune it must be the command's only operation on its document.
+	OpPurge OpKind = 70
+	// OpPrune drops the bodies of a document's earlier versions that the
+	// collection's history keeps.
+	OpPrune OpKind = 71
 )
 
 // Expect is what an OpPut demands of the document's present state.
@@ -50,6 +58,8 @@ const (
 	ExpectRev Expect = 2
 	// ExpectPresent wants a live document of that id.
 	ExpectPresent Expect = 3
+	// ExpectLiveRev is ExpectRev, and the leaf must not be a deletion.
+	ExpectLiveRev Expect = 4
 )
 
 // Op is one operation of a Command.

@@ -119,7 +119,7 @@ func (g guard) Exec(ctx context.Context, c *Command) (*Result, error) {
 		a := MayWrite
 		switch c.Ops[i].Kind {
 		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection, OpKVDrop, OpKVBehind,
-			OpJournal, OpDropJournal, OpTrim, OpEnforceView, OpDropView:
+			OpJournal, OpDropJournal, OpTrim, OpEnforceView, OpDropView, OpPurge, OpPrune:
 			a = MayManage
 		case OpKV:
 			a = kvActions(c.Ops[i].KV)

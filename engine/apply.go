@@ -317,6 +317,8 @@ func (r *run) operation(i int) (osier.OpResult, error) {
 			return ed.put(r, op, r.term(i))
 		}
 		return ed.graft(r, op, r.term(i))
+	case osier.OpPurge, osier.OpPrune:
+		return r.remove(op)
 	case osier.OpCollection:
 		return osier.OpResult{}, r.configure(op)
 	case osier.OpDropCollection:
@@ -516,6 +518,9 @@ func (r *run) changedSince(rd *osier.Read, snapshot osier.Seq) (bool, error) {
 	}
 	if name, ok := osier.JournalName(rd.Collection); ok {
 		return r.journalChanged(name, rd), nil
+	}
+	if r.db.state.purged > snapshot {
+		return true, nil // what was purged has left nothing to be compared
 	}
 	c := r.db.colls[rd.Collection]
 	if c == nil {

@@ -29,6 +29,7 @@ type edit struct {
 	superseded []editLeaf // revisions that stopped being leaves
 	nodes      []node     // inner nodes to write
 	changed    bool
+	removal    *removal  // instead of a change; see apply_purge.go
 	closer     io.Closer // of the record that bodies point into
 
 	// Attachments by digest, as they will be; see apply_blob.go.
@@ -194,9 +195,9 @@ func (ed *edit) judge(r *run, op *osier.Op) (parent int, err error) {
 			return -1, absent()
 		}
 		return w, nil
-	case osier.ExpectRev:
+	case osier.ExpectRev, osier.ExpectLiveRev:
 		i := ed.leafOf(op.Rev)
-		if i < 0 || op.Deleted && ed.leaves[i].deleted {
+		if i < 0 || (op.Deleted || op.Expect == osier.ExpectLiveRev) && ed.leaves[i].deleted {
 			return -1, r.conflict(op, w, ed)
 		}
 		return i, nil
@@ -214,6 +215,9 @@ func (r *run) conflict(op *osier.Op, w int, ed *edit) error {
 
 // put makes a new revision.
 func (ed *edit) put(r *run, op *osier.Op, term []byte) (osier.OpResult, error) {
+	if ed.removal != nil {
+		return osier.OpResult{}, r.fail(op, osier.KindInvalid, "change", "the command purges the document")
+	}
 	p, err := ed.judge(r, op)
 	if err != nil {
 		return osier.OpResult{}, err
@@ -312,6 +316,9 @@ func (ed *edit) version(r *run, l *editLeaf) (*version, error) {
 
 // graft takes a foreign revision with its ancestry.
 func (ed *edit) graft(r *run, op *osier.Op, term []byte) (osier.OpResult, error) {
+	if ed.removal != nil {
+		return osier.OpResult{}, r.fail(op, osier.KindInvalid, "graft", "the command purges the document")
+	}
 	rev := op.Path[0]
 	known, err := ed.knows(r, rev)
 	if err != nil {

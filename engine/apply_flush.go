@@ -12,6 +12,9 @@ import (
 // flush writes a changed document: its record, its place in the feed, the
 // revisions and bodies beside it, the collection's counts.
 func (ed *edit) flush(r *run) error {
+	if ed.removal != nil {
+		return ed.flushRemoval(r)
+	}
 	if !ed.changed {
 		return nil
 	}
@@ -26,9 +29,16 @@ func (ed *edit) flush(r *run) error {
 	if err := errors.Join(ed.prune(r), ed.stem(r), ed.flushBlobs(r)); err != nil {
 		return err
 	}
+	d := ed.present(win)
+	ed.count(win)
+	return ed.flushRecords(r, &d)
+}
+
+// present is the document's record as it will be.
+func (ed *edit) present(win *editLeaf) document {
 	d := document{winner: win.leaf, v: *win.v, kept: ed.kept}
 	for i := range ed.leaves {
-		if i != w {
+		if &ed.leaves[i] != win {
 			d.losers = append(d.losers, ed.leaves[i].leaf)
 		}
 	}
@@ -38,8 +48,7 @@ func (ed *edit) flush(r *run) error {
 		}
 		return 1
 	})
-	ed.count(win)
-	return ed.flushRecords(r, &d)
+	return d
 }
 
 // flushRecords writes the document's record and moves it in the feed.
@@ -132,7 +141,15 @@ func (ed *edit) flushNodes(r *run) error {
 // prune drops the oldest bodies beyond the collection's history.
 func (ed *edit) prune(r *run) error {
 	limit := ed.coll.settings.History
-	if limit < 0 || ed.kept <= uint64(limit) {
+	if limit < 0 {
+		return nil
+	}
+	return ed.pruneTo(r, uint64(limit))
+}
+
+// pruneTo drops the oldest bodies beyond limit.
+func (ed *edit) pruneTo(r *run, limit uint64) error {
+	if ed.kept <= limit {
 		return nil
 	}
 	lower, upper := revsRange(r.db.num, ed.coll.num, spaceVersion, ed.id)
@@ -142,7 +159,7 @@ func (ed *edit) prune(r *run) error {
 	}
 	defer it.Close()
 	var drop [][]byte
-	for ok := it.First(); ok && ed.kept > uint64(limit); ok = it.Next() {
+	for ok := it.First(); ok && ed.kept > limit; ok = it.Next() {
 		rev, ok := revOfKey(it.Key()[len(lower):])
 		if !ok {
 			return corrupt("read version", ed.id, errRecord)

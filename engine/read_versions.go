@@ -88,6 +88,12 @@ func (v *view) versionOf(c visibleColl, id osier.ID, rev osier.Rev) (ver version
 // row makes a row of one revision and what it holds, if that is kept.
 func (v *view) row(c visibleColl, id osier.ID, l *leaf, ver *version) (osier.Row, error) {
 	row := osier.Row{Document: osier.Document{ID: id, Rev: l.rev, Seq: l.seq, Time: at(l.millis), Deleted: l.deleted}}
+	if v.q.Parts&osier.WithAncestors != 0 {
+		var err error
+		if row.Ancestors, err = v.ancestors(c, id, l); err != nil {
+			return row, err
+		}
+	}
 	if ver == nil {
 		got, found, err := v.versionOf(c, id, l.rev)
 		if err != nil {

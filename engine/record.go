@@ -465,8 +465,9 @@ type dbState struct {
 	lastSeq  osier.Seq
 	millis   int64 // of the last command
 	nextColl uint32
-	results  uint64 // answers remembered so far
-	drops    uint64 // collections dropped so far, which takes no sequence
+	results  uint64    // answers remembered so far
+	drops    uint64    // collections dropped so far, which takes no sequence
+	purged   osier.Seq // the last purge, which leaves no trace in the feed
 }
 
 func (s *dbState) append(dst []byte) []byte {
@@ -475,7 +476,7 @@ func (s *dbState) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(s.millis))
 	dst = binary.AppendUvarint(dst, uint64(s.nextColl))
 	dst = binary.AppendUvarint(dst, s.results)
-	return binary.AppendUvarint(dst, s.drops)
+	return appendPurged(binary.AppendUvarint(dst, s.drops), s.purged)
 }
 
 func decodeDBState(b []byte) (s dbState, err error) {
@@ -483,6 +484,7 @@ func decodeDBState(b []byte) (s dbState, err error) {
 	r.bad = r.byte() != recordVersion
 	s.lastSeq, s.millis = osier.Seq(r.uvarint()), int64(r.uvarint())
 	s.nextColl, s.results, s.drops = uint32(r.uvarint()), r.uvarint(), r.uvarint()
+	s.purged = decodePurged(&r)
 	if r.bad {
 		err = fmt.Errorf("database counters: %w", errRecord)
 	}
