@@ -80,6 +80,7 @@ func Run(t *testing.T, h Harness) {
 			}
 		})
 	}
+	t.Run("kv_histories", func(t *testing.T) { t.Parallel(); checkKVHistories(t, h) })
 	t.Run("histories", func(t *testing.T) { checkHistories(t, h) })
 }
 
