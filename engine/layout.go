@@ -27,6 +27,7 @@ const (
 	spaceResult     = 'r' // session, number -> the answer given
 	spaceResultRing = 'q' // ring number -> session, number: what to forget next
 	spaceBlob       = 'b' // blob, chunk -> attachment bytes
+	// 'k', 'l' and 'e' are key-values': see package kv.
 )
 
 // Spaces of a collection.

@@ -67,6 +67,8 @@ func Run(t *testing.T, h Harness) {
 		{"access", accessTests()},
 		{"limits", limitTests()},
 		{"errors", errorTests()},
+		{"key-values", kvTests()},
+		{"key-values together", kvTogetherTests()},
 		{"reopening", reopenTests()},
 	}
 	for _, c := range chapters {
