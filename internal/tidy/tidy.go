@@ -15,20 +15,22 @@ type room struct {
 // rooms is the table of ARCHITECTURE.md. An edge that is not here is
 // forbidden, even if it points down.
 var rooms = []room{
-	{path: "", imports: []string{"pot", "internal/keys"}, budget: 4500},
+	{path: "", imports: []string{"pot", "internal/keys"}, budget: 5200},
 	{path: "pot", budget: 8600},
 	{path: "pocket", third: []string{"github.com/andybalholm/brotli", "golang.org/x/sys"}, budget: 6800},
 	{path: "cbor", imports: []string{""}, third: []string{"github.com/fxamacker/cbor/v2"}, budget: 200},
 	{path: "internal/keys", budget: 1400},
 	{path: "internal/revtree", budget: 1400},
+	{path: "internal/kv", imports: []string{""}, budget: 3300},
+	{path: "internal/kvmem", budget: 500},
 	{path: "internal/mango", imports: []string{"internal/keys"}, budget: 4300},
 	{path: "internal/store", imports: []string{"internal/keys"},
 		third: []string{"github.com/cockroachdb/pebble/v2", "golang.org/x/sys"}, budget: 4300},
-	{path: "engine", imports: []string{"", "pot", "cbor", "internal/keys", "internal/revtree", "internal/mango", "internal/store"}, budget: 6500},
+	{path: "engine", imports: []string{"", "pot", "cbor", "internal/keys", "internal/kv", "internal/kvmem", "internal/revtree", "internal/mango", "internal/store"}, budget: 8700},
 	{path: "osiertest", imports: []string{"", "internal/keys", "internal/revtree"},
-		third: []string{"pgregory.net/rapid", "github.com/google/go-cmp"}, budget: 7000},
+		third: []string{"pgregory.net/rapid", "github.com/google/go-cmp"}, budget: 9000},
 	{path: "cmd/osier", imports: []string{"", "engine", "pot", "pocket", "cbor"},
-		third: []string{"github.com/alecthomas/kong", "golang.org/x/term", "golang.org/x/sys"}, budget: 5500},
+		third: []string{"github.com/alecthomas/kong", "golang.org/x/term", "golang.org/x/sys"}, budget: 5700},
 	{path: "internal/tidy", budget: 400},
 }
 
