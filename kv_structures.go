@@ -60,11 +60,11 @@ func (s structure) stream(ctx context.Context, q KVQuery) iter.Seq2[KVItem, erro
 }
 
 func (s structure) len(ctx context.Context, want KVType) (n int64, err error) {
-	err = s.n.one(ctx, QueryKVRead, &KVQuery{Keys: []string{s.key}, Read: KVReadLen}, func(row *KVRow) {
-		if n = row.Count; row.Type != KVNone && row.Type != want {
-			err = s.n.fail(KindInvalid, "count elements", s.key, "the key holds "+row.Type.String())
-		}
-	})
+	have := KVNone
+	err = s.n.one(ctx, QueryKVRead, &KVQuery{Keys: []string{s.key}, Read: KVReadLen}, func(row *KVRow) { n, have = row.Count, row.Type })
+	if err == nil && have != KVNone && have != want {
+		return 0, s.n.fail(KindInvalid, "count elements", s.key, "the key holds "+have.String())
+	}
 	return n, err
 }
 

@@ -91,6 +91,13 @@ func (tx *Tx) writeKV(ctx context.Context, op *Op) (OpResult, error) {
 	return OpResult{KV: res}, nil
 }
 
+// DoKV takes an operation that was put together by hand into the transaction, and
+// tells what it gives there.
+func (tx *Tx) DoKV(ctx context.Context, op KVOp) (*KVResult, error) {
+	res, err := tx.write(ctx, &Op{Kind: OpKV, KV: &op})
+	return res.KV, err
+}
+
 // forgetKV drops the operations on a key that a write covers.
 func (tx *Tx) forgetKV(k kvKey) {
 	if len(tx.kv.byKey[k]) == 0 {

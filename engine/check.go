@@ -47,6 +47,7 @@ func (p Problem) String() string {
 type CheckReport struct {
 	Databases, Collections, Documents, Revisions, Attachments, Bytes uint64
 	Problems                                                         int
+	Keys, Elements                                                   uint64 // of key-values
 }
 
 // Check reads everything: every block's checksum, and every invariant between
@@ -56,6 +57,11 @@ type CheckReport struct {
 func (e *Engine) Check(ctx context.Context, report func(Problem)) (CheckReport, error) {
 	if err := e.open("check"); err != nil {
 		return CheckReport{}, err
+	}
+	for _, db := range *e.dbs.Load() {
+		if err := e.settleKV(ctx, db); err != nil {
+			return CheckReport{}, e.storeError("check", err)
+		}
 	}
 	c := &checker{ctx: ctx, report: report}
 	err := e.store.Verify(ctx, func(d store.Damage) {
@@ -156,7 +162,7 @@ func (c *checker) database() error {
 	if err != nil {
 		return err
 	}
-	return c.orphans(blobs)
+	return errors.Join(c.orphans(blobs), c.keyValues())
 }
 
 // orphans looks for attachment bytes that no document knows.

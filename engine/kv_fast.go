@@ -115,7 +115,7 @@ func (h *kvHandle) GetKV(ctx context.Context, dst []byte, key string) ([]byte, o
 	if r == 0 {
 		whole := s.whole.Load()
 		sh.mu.RUnlock()
-		if whole && !m.gone.Load() {
+		if whole && !m.gone.Load() && key != "" && len(key) <= h.e.opts.KVLimits.KeyBytes {
 			return dst, osier.KVMeta{}, nil
 		}
 		return h.miss(ctx, b, dst, key)
@@ -342,7 +342,8 @@ func (h *kvHandle) DoKV(ctx context.Context, op *osier.KVOp, res *osier.KVResult
 	if !before.Live(now) {
 		before = kv.Entry{}
 	}
-	if before.Type > osier.KVPlain || own.Verb == osier.KVAppend && len(before.Value)+len(own.Value) > kvFastBytes {
+	// A structure past its deadline still has elements to be removed.
+	if old.Type > uint8(osier.KVPlain) || own.Verb == osier.KVAppend && len(before.Value)+len(own.Value) > kvFastBytes {
 		return false, nil
 	}
 	var next kv.Entry

@@ -78,7 +78,12 @@ func (e *Engine) oneKV(ctx context.Context, q *osier.Query, yield func(osier.Row
 
 // namespaces lists a database's for QueryInfo.
 func (v *view) namespaces() (out []osier.NamespaceInfo, err error) {
-	s := kv.NewSpace(&kvBase{src: v.src, db: v.db.num}, v.e.now().UnixMilli())
+	base := &kvBase{src: v.src, db: v.db.num}
+	_, any, err := base.Get([]byte{kv.SpaceKey, 0, 0, 0, 0})
+	if err != nil || !any {
+		return nil, err
+	}
+	s := kv.NewSpace(base, v.e.now().UnixMilli())
 	err = s.Query(osier.QueryKVNamespaces, &osier.KVQuery{}, false, 0, 0, func(row *osier.KVRow) bool {
 		out = append(out, osier.NamespaceInfo{Name: row.Key, Keys: uint64(row.Count)})
 		return true

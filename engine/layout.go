@@ -32,6 +32,7 @@ const (
 	spaceJournal     = 'J' // name -> a journal's number, settings, counts
 	spaceEvents      = 'j' // journal, position -> a block of events
 	spaceJournalSide = 'o' // journal, part, … -> idempotency keys, blocks by expiry
+	// 'k', 'l' and 'e' are key-values': see package kv.
 )
 
 // Spaces of a collection.

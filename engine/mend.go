@@ -103,6 +103,9 @@ func (m *mender) database() error {
 		}
 	}
 	m.collName = ""
+	if err := m.keyValues(); err != nil {
+		return err
+	}
 	err = scanPrefix(m.src, prefix(nil, m.num, 0, spaceTx), func(tail, value []byte) error {
 		if len(tail) == 8 {
 			tx, err := decodeTx(osier.Seq(binary.BigEndian.Uint64(tail)), value)

@@ -66,7 +66,13 @@ func (r *run) remember(own *osier.Error) error {
 }
 
 func appendResult(dst []byte, res *osier.Result, own *osier.Error) []byte {
-	dst = append(dst, recordVersion)
+	version := byte(recordVersion)
+	for i := range res.Ops {
+		if res.Ops[i].KV != nil {
+			version = resultWithKV
+		}
+	}
+	dst = append(dst, version)
 	dst = appendError(dst, own)
 	dst = binary.AppendUvarint(dst, uint64(res.First))
 	dst = binary.AppendUvarint(dst, uint64(res.Last))
@@ -78,13 +84,17 @@ func appendResult(dst []byte, res *osier.Result, own *osier.Error) []byte {
 		dst = appendRev(dst, op.Rev)
 		dst = binary.AppendUvarint(dst, uint64(op.Seq))
 		dst = appendError(dst, op.Err)
+		if version == resultWithKV {
+			dst = appendKVResult(dst, op.KV)
+		}
 	}
 	return dst
 }
 
 func decodeResult(b []byte) (res *osier.Result, own *osier.Error, err error) {
 	r := reader{b: b}
-	r.bad = r.byte() != recordVersion
+	version := r.byte()
+	r.bad = version != recordVersion && version != resultWithKV
 	own = r.error()
 	res = &osier.Result{First: osier.Seq(r.uvarint()), Last: osier.Seq(r.uvarint()), Time: at(int64(r.uvarint()))}
 	n := r.count(leastLeaf)
@@ -96,6 +106,9 @@ func decodeResult(b []byte) (res *osier.Result, own *osier.Error, err error) {
 		op := &res.Ops[i]
 		op.ID = osier.TrustedID(r.bytes(r.uvarint()))
 		op.Rev, op.Seq, op.Err = r.rev(), osier.Seq(r.uvarint()), r.error()
+		if version == resultWithKV {
+			op.KV = r.kvResult()
+		}
 	}
 	if r.bad || len(r.b) > 0 {
 		return nil, nil, fmt.Errorf("session result: %w", errRecord)

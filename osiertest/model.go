@@ -153,6 +153,10 @@ func (m *Model) seal(c *osier.Command) error {
 			if op.Kind == osier.OpPut && op.ID.IsZero() {
 				op.ID = osier.MustID(m.ids.Next(now))
 			}
+		case osier.OpKV, osier.OpKVDrop, osier.OpKVExpire, osier.OpKVBehind:
+			if err := sealKV(op, now); err != nil {
+				return err
+			}
 		default:
 			return &osier.Error{Kind: osier.KindUnsupported, Op: "exec", DB: c.DB, Err: fmt.Errorf("unknown operation %d", op.Kind)}
 		}
@@ -193,6 +197,7 @@ type database struct {
 	blobs        map[osier.BlobID][]byte // shared by all states; nothing is ever taken out
 	staged       map[osier.BlobID]osier.Attachment
 	changed      chan struct{} // closed when this state is not the latest any more
+	kv           kvState
 }
 
 // attempt identifies a command for retries.
@@ -225,6 +230,7 @@ func (db *database) clone() *database {
 	}
 	c.transactions = slices.Clone(db.transactions)
 	c.answers = maps.Clone(db.answers)
+	c.kv = db.kv.clone()
 	c.changed = make(chan struct{})
 	return &c
 }

@@ -59,6 +59,12 @@ func checkReads(db *database, c *osier.Command) error {
 	for _, r := range c.Reads {
 		conflict := &osier.Error{Kind: osier.KindConflict, Op: "commit", DB: db.name, Collection: r.Collection, ID: r.ID.String(),
 			Err: errors.New("something that the transaction has read has changed")}
+		if r.KV != nil {
+			if db.kvChanged(r.KV, c.Sealed.Time) {
+				return conflict
+			}
+			continue
+		}
 		if r.Collection == "" {
 			if db.seq > c.Snapshot {
 				return conflict
@@ -105,6 +111,8 @@ func (x *change) explain(op *osier.Op, err error) *osier.Error {
 
 func (x *change) do(op *osier.Op) (osier.OpResult, error) {
 	switch op.Kind {
+	case osier.OpKV, osier.OpKVDrop, osier.OpKVExpire, osier.OpKVBehind:
+		return x.doKV(op)
 	case osier.OpCollection:
 		return osier.OpResult{}, x.declare(op)
 	case osier.OpDropCollection:

@@ -82,7 +82,14 @@ func (m *Model) tryAnswer(ctx context.Context, q *osier.Query) (rows []osier.Row
 		delete(m.pins, q.Pin)
 		return nil, nil, nil
 	}
+	if q.KV != nil {
+		rows, err = db.queryKV(q, m.clock())
+		return rows, nil, err
+	}
 	rows, err = db.query(q)
+	if q.Kind == osier.QueryInfo && q.Collection == "" && err == nil {
+		rows[0].DB.Namespaces = db.namespaces(m.clock())
+	}
 	return rows, nil, err
 }
 

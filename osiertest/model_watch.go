@@ -13,6 +13,12 @@ import (
 // Watch shows changes.
 func (m *Model) Watch(ctx context.Context, f *osier.Feed) iter.Seq2[osier.Change, error] {
 	return func(yield func(osier.Change, error) bool) {
+		if f.KV != nil {
+			if err := m.watchKV(ctx, f, yield); err != nil {
+				yield(osier.Change{}, err)
+			}
+			return
+		}
 		w := &watch{m: m, f: f, since: f.Since, left: f.Limit, mark: f.Marks}
 		if err := w.check(); err != nil {
 			yield(osier.Change{}, err)

@@ -67,6 +67,8 @@ func Run(t *testing.T, h Harness) {
 		{"access", accessTests()},
 		{"limits", limitTests()},
 		{"errors", errorTests()},
+		{"key-values", kvTests()},
+		{"key-values together", kvTogetherTests()},
 		{"reopening", reopenTests()},
 		{"find", findTests()},
 		{"live queries", liveTests()},
@@ -82,6 +84,7 @@ func Run(t *testing.T, h Harness) {
 			}
 		})
 	}
+	t.Run("kv_histories", func(t *testing.T) { t.Parallel(); checkKVHistories(t, h) })
 	t.Run("histories", func(t *testing.T) { checkHistories(t, h) })
 }
 

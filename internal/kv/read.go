@@ -100,7 +100,11 @@ func (s *Space) get(q *osier.KVQuery, out *output) error {
 		if err != nil {
 			return err
 		}
-		if err := out.row(headRow(key, &e)); err != nil {
+		row := headRow(key, &e)
+		if row.Count = 0; e.Type != osier.KVPlain {
+			row.Item.Value = nil
+		}
+		if err := out.row(row); err != nil {
 			return err
 		}
 	}

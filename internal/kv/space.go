@@ -170,9 +170,21 @@ func (s *Space) advance(version uint64) error {
 
 // Do carries an operation out. On an error nothing is changed.
 func (s *Space) Do(op *osier.KVOp, version uint64, res *osier.KVResult) error {
-	n, err := s.space(op.Namespace, true)
+	n, err := s.space(op.Namespace, false)
 	if err != nil {
 		return err
+	}
+	if !n.known {
+		// It needs a number for its rows, and loses it again if there are none.
+		if n, err = s.space(op.Namespace, true); err != nil {
+			return err
+		}
+		defer func() {
+			if n.Keys == 0 {
+				s.state.Namespaces--
+				n.known, n.dirty = false, false
+			}
+		}()
 	}
 	stored, err := s.head(n, op.Key)
 	if err != nil {
@@ -190,7 +202,9 @@ func (s *Space) Do(op *osier.KVOp, version uint64, res *osier.KVResult) error {
 	case op.Verb == osier.KVExpire || op.Verb == osier.KVPersist:
 		changed, err = s.expire(&old, op, &next, res)
 	case IsPlain(op.Verb):
-		err = mismatch(op, &old)
+		if err = Check(&old, op); err == nil {
+			err = mismatch(op, &old)
+		}
 	default:
 		changed, err = s.structure(n, &old, op, version, &next, res)
 	}

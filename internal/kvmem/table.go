@@ -321,7 +321,8 @@ func (t *Table) Evict(n int, clean uint32, fn func(space uint32)) (evicted int) 
 
 // Sparse reports whether Compact would give back much memory.
 func (t *Table) Sparse() bool {
-	return t.arena.freed > 64<<10 && 4*t.arena.freed > t.arena.bytes || len(t.slots) > 1024 && 16*t.used < len(t.slots)
+	f := t.arena.freed
+	return f > 4<<10 && 2*f > t.arena.bytes || f > 64<<10 && 4*f > t.arena.bytes || len(t.slots) > 64 && 16*t.used < len(t.slots)
 }
 
 // Compact moves all entries together.
