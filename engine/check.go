@@ -46,6 +46,7 @@ func (p Problem) String() string {
 // CheckReport counts what Check looked at.
 type CheckReport struct {
 	Databases, Collections, Documents, Revisions, Attachments, Bytes uint64
+	Journals, Events                                                 uint64
 	Problems                                                         int
 }
 
@@ -154,6 +155,9 @@ func (c *checker) database() error {
 		return c.ctx.Err()
 	})
 	if err != nil {
+		return err
+	}
+	if err := c.journals(); err != nil {
 		return err
 	}
 	return c.orphans(blobs)

@@ -102,6 +102,9 @@ func (m *mender) database() error {
 			return err
 		}
 	}
+	if err := m.journals(); err != nil {
+		return err
+	}
 	m.collName = ""
 	err = scanPrefix(m.src, prefix(nil, m.num, 0, spaceTx), func(tail, value []byte) error {
 		if len(tail) == 8 {

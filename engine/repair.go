@@ -15,6 +15,7 @@ import (
 // RepairReport says what Repair saved and what is lost.
 type RepairReport struct {
 	Databases, Documents, Revisions, Attachments uint64
+	Journals, Events                             uint64
 	Lost                                         []Problem
 	// Old is the folder that the damaged store was moved to.
 	Old string
@@ -83,6 +84,7 @@ func (r *RepairReport) count(ctx context.Context, dir string, so *store.Options,
 	}
 	rep, err := e.Check(ctx, lost)
 	r.Databases, r.Documents, r.Revisions, r.Attachments = rep.Databases, rep.Documents, rep.Revisions, rep.Attachments
+	r.Journals, r.Events = rep.Journals, rep.Events
 	return errors.Join(err, e.Close())
 }
 

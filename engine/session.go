@@ -79,7 +79,7 @@ func appendResult(dst []byte, res *osier.Result, own *osier.Error) []byte {
 		dst = binary.AppendUvarint(dst, uint64(op.Seq))
 		dst = appendError(dst, op.Err)
 	}
-	return dst
+	return appendPositions(dst, res.Ops)
 }
 
 func decodeResult(b []byte) (res *osier.Result, own *osier.Error, err error) {
@@ -96,6 +96,14 @@ func decodeResult(b []byte) (res *osier.Result, own *osier.Error, err error) {
 		op := &res.Ops[i]
 		op.ID = osier.TrustedID(r.bytes(r.uvarint()))
 		op.Rev, op.Seq, op.Err = r.rev(), osier.Seq(r.uvarint()), r.error()
+	}
+	for len(r.b) > 0 && !r.bad {
+		switch r.byte() {
+		case sectionPositions:
+			r.positions(res.Ops)
+		default:
+			r.bad = true
+		}
 	}
 	if r.bad || len(r.b) > 0 {
 		return nil, nil, fmt.Errorf("session result: %w", errRecord)

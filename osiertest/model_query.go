@@ -82,6 +82,10 @@ func (m *Model) tryAnswer(ctx context.Context, q *osier.Query) (rows []osier.Row
 		delete(m.pins, q.Pin)
 		return nil, nil, nil
 	}
+	if q.Kind >= osier.QueryJournal {
+		rows, err = db.journal(q, m.clock())
+		return rows, nil, err
+	}
 	rows, err = db.query(q)
 	return rows, nil, err
 }
@@ -188,6 +192,11 @@ func (db *database) info(col string) *osier.DBInfo {
 			ci.BodyBytes += uint64(len(w.Body))
 		}
 		info.Collections = append(info.Collections, ci)
+	}
+	for _, name := range slices.Sorted(maps.Keys(db.journals)) {
+		if col == "" {
+			info.Journals = append(info.Journals, db.journals[name].info(name))
+		}
 	}
 	return info
 }
