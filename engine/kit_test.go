@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(openerEnv); dir != "" {
 		os.Exit(openerProcess(dir))
 	}
+	if dir := os.Getenv(appenderEnv); dir != "" {
+		os.Exit(appenderProcess(dir))
+	}
 	os.Exit(m.Run())
 }
 
