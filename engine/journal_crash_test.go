@@ -130,7 +130,7 @@ func (w *journalWitness) judge(t *testing.T, name string, e *Engine, survives fu
 
 // watch follows the journal and remembers how far it was shown.
 func (w *journalWitness) watch(ctx context.Context, e *Engine) error {
-	db, err := e.OpenDB(ctx, "shop")
+	db, err := e.OpenDB(context.WithoutCancel(ctx), "shop")
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func TestJournalAfterACrashOfTheMachine(t *testing.T) {
 	w, next := &journalWitness{}, uint64(0)
 	var clock fakeClock
 	clock.micros.Store(1_700_000_000_000_000)
-	for round := range rounds(100, 8) {
+	for round := range rounds(40, 8) {
 		rng := rngOf(seed, round)
 		if round%6 == 0 {
 			fs, w, next = vfs.NewCrashableMem(), &journalWitness{}, 0
@@ -313,7 +313,7 @@ func TestJournalAfterAKill(t *testing.T) {
 	next := w.judge(t, "at the beginning", e, afterKill)
 	mustClose(t, e)
 	lost := 0
-	for round := range rounds(20, 3) {
+	for round := range rounds(6, 2) {
 		rng := rngOf(seed, round)
 		name := fmt.Sprintf("seed %d, round %d", seed, round)
 		hearAppends(t, name, dir, rng.Uint64(), next, 1+rng.IntN(800), w)

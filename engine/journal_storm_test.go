@@ -34,7 +34,9 @@ func TestJournalTakesManyWriters(t *testing.T) {
 	}
 	j := osier.NewJournal("events", osier.JournalSettings{Durability: osier.Relaxed})
 	tail := make(chan error, 1)
-	go func() { tail <- readInOrder(j.Tail(ctx, db, &osier.TailOptions{All: true, Limit: writers * each}), writers, each) }()
+	go func() {
+		tail <- readInOrder(j.Tail(ctx, db, &osier.TailOptions{All: true, Limit: writers * each}), writers, each)
+	}()
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
