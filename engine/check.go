@@ -46,6 +46,7 @@ func (p Problem) String() string {
 // CheckReport counts what Check looked at.
 type CheckReport struct {
 	Databases, Collections, Documents, Revisions, Attachments, Bytes uint64
+	Journals, Events                                                 uint64
 	Problems                                                         int
 	Keys, Elements                                                   uint64 // of key-values
 }
@@ -162,7 +163,7 @@ func (c *checker) database() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.orphans(blobs), c.keyValues())
+	return errors.Join(c.orphans(blobs), c.keyValues(), c.journals())
 }
 
 // orphans looks for attachment bytes that no document knows.

@@ -61,6 +61,9 @@ type Options struct {
 	// database; see TopicLimits.
 	Topics TopicLimits
 	store  store.Options // what tests set underneath
+	// keepEvery is how often retention is looked at; tests that do so themselves
+	// set it to an hour.
+	keepEvery time.Duration
 }
 
 // TopicLimits bound a database's topics. Zero ones are the defaults.

@@ -53,8 +53,9 @@ type stretch struct {
 // tail is the open block.
 type tail struct {
 	stretch
-	stored int   // bytes of it that the store has
-	fresh  stats // of the events behind those
+	buf    []byte // bytes behind room for the header of their record
+	stored int    // bytes of it that the store has
+	fresh  stats  // of the events behind those
 }
 
 func newJournal(db *database, name string, st journalState) *journal {
@@ -190,8 +191,16 @@ func (e *Engine) readTail(db uint32, st *journalState) (t tail, err error) {
 			return t, &osier.Error{Kind: osier.KindCorrupt, Op: "read journal", Err: err}
 		}
 	}
-	t.stored, t.fresh = len(t.bytes), stats{}
+	t.keep(t.stretch)
 	return t, it.Error()
+}
+
+// keep makes a stretch that the store has the tail.
+func (t *tail) keep(s stretch) {
+	t.stretch, t.fresh = s, stats{}
+	t.buf = append(make([]byte, blockMost, blockMost+len(s.bytes)), s.bytes...)
+	t.bytes = t.buf[blockMost:]
+	t.stored = len(t.bytes)
 }
 
 // add takes encoded events that are known to be in order.

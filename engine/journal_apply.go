@@ -254,10 +254,11 @@ func (ed *journalEdit) add(b []byte) {
 		ed.st.last = t.last
 		ed.st.bytes += uint64(n)
 		ed.st.written += uint64(n)
-		if t.bytes == nil && n < len(b) {
-			t.bytes = make([]byte, 0, blockBytes+len(b)/8)
+		if t.buf == nil {
+			t.buf = make([]byte, blockMost, blockMost+min(max(n, len(b)), blockBytes+blockBytes/8))
 		}
-		t.bytes = append(t.bytes, b[:n]...)
+		t.buf = append(t.buf, b[:n]...)
+		t.bytes = t.buf[blockMost:]
 		if len(t.bytes) >= blockBytes {
 			ed.complete()
 		}
@@ -275,17 +276,18 @@ func (ed *journalEdit) complete() {
 	if t.stored > 0 {
 		ed.deleteRange(eventKey(nil, ed.db, ed.st.num, t.first), eventKey(nil, ed.db, ed.st.num, t.last.Next()))
 	}
-	ed.set(eventKey(nil, ed.db, ed.st.num, t.first), ed.record(&block{stats: t.stats, events: t.bytes}))
+	b := block{stats: t.stats, events: t.bytes}
+	ed.place(&b)
+	ed.set(eventKey(nil, ed.db, ed.st.num, t.first), sealBlock(t.buf, &b))
 	if t.maxExpiry != never {
 		ed.set(expiryKey(ed.db, ed.st.num, t.maxExpiry, t.first), nil)
 	}
-	ed.tail = tail{stretch: stretch{bytes: make([]byte, 0, min(cap(t.bytes), 2*blockBytes))}}
+	ed.tail = tail{}
 }
 
-// record encodes a block of the journal's last events.
-func (ed *journalEdit) record(b *block) []byte {
+// place says where in the journal a block of its last events is.
+func (ed *journalEdit) place(b *block) {
 	b.ordinal, b.offset = ed.st.appended-uint64(b.count), ed.st.written-uint64(len(b.events))
-	return appendBlock(make([]byte, 0, blockFixed+16+len(b.events)), b)
 }
 
 func (ed *journalEdit) set(key, value []byte) {
@@ -381,7 +383,9 @@ func (r *run) flushJournals() error {
 			continue
 		}
 		if t := &ed.tail; t.stored < len(t.bytes) {
-			ed.set(eventKey(nil, ed.db, ed.st.num, t.fresh.first), ed.record(&block{stats: t.fresh, events: t.bytes[t.stored:]}))
+			part := block{stats: t.fresh, events: t.bytes[t.stored:]}
+			ed.place(&part)
+			ed.set(eventKey(nil, ed.db, ed.st.num, t.fresh.first), appendBlock(make([]byte, 0, blockMost+len(part.events)), &part))
 			t.stored, t.fresh = len(t.bytes), stats{}
 		}
 		for i := range ed.plan {
@@ -490,6 +494,8 @@ func (ed *journalEdit) trim(src source, p osier.Position) error {
 	}
 	if edge.maxExpiry != never {
 		ed.delete(expiryKey(ed.db, ed.st.num, edge.maxExpiry, edge.first))
+	}
+	if kept.maxExpiry != never {
 		ed.set(expiryKey(ed.db, ed.st.num, kept.maxExpiry, kept.first), nil)
 	}
 	ed.set(eventKey(nil, ed.db, ed.st.num, kept.first), appendBlock(nil, &kept))
@@ -553,8 +559,11 @@ func (ed *journalEdit) trimTail(p osier.Position, lower, upper []byte) error {
 		return err
 	}
 	ed.deleteRange(lower, upper)
-	ed.tail = tail{stretch: stretch{stats: kept.stats, bytes: slices.Clone(kept.events)}, fresh: kept.stats}
-	ed.st.tailFirst = kept.first
+	ed.tail = tail{}
+	if ed.st.tailFirst = kept.first; kept.count > 0 {
+		ed.tail.keep(stretch{kept.stats, kept.events})
+		ed.tail.stored, ed.tail.fresh = 0, kept.stats // to be written as one
+	}
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"slices"
@@ -10,9 +11,9 @@ import (
 	"github.com/osierdb/osier"
 )
 
-// keepEvery is how often the journals with a retention are looked at. What is
+// defaultKeepEvery is how often the journals with a retention are looked at. What is
 // over is dropped by commands like any other's, so that applying needs no clock.
-const keepEvery = time.Second
+const defaultKeepEvery = time.Second
 
 // keeper knows which journals have something to drop one day. It has no goroutine
 // and no timer while there are none.
@@ -53,7 +54,7 @@ func (e *Engine) armKeeper() {
 		return
 	}
 	k.armed = true
-	k.timer = time.AfterFunc(keepEvery, func() {
+	k.timer = time.AfterFunc(cmp.Or(e.opts.keepEvery, defaultKeepEvery), func() {
 		k.mu.Lock()
 		k.armed = false
 		if e.open("keep journals") != nil {

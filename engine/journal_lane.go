@@ -267,7 +267,8 @@ func (e *Engine) drain(ctx context.Context, level store.Durability) error {
 		return nil
 	}
 	r := &request{level: level, fill: e.drainInto}
-	return e.submit(ctx, r, int(min(e.lanes.bytes.Load(), maxGroup)))
+	// What comes until it is r's turn is written too.
+	return e.submit(ctx, r, int(e.lanes.bytes.Load())+drainBytes/2)
 }
 
 // drainInto writes what is pending into a group's batch.

@@ -184,24 +184,35 @@ const (
 // castagnoli is a checksum table; it is made by its first use and never changes.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// blockMost is the longest header of a block.
+const blockMost = blockFixed + 16
+
 func appendBlock(dst []byte, b *block) []byte {
-	start := len(dst)
-	var flags byte
-	if b.minExpiry != never {
-		flags = flagExpiries
-	}
-	dst = append(dst, recordVersion, flags, 0, 0, 0, 0)
-	dst = binary.BigEndian.AppendUint32(dst, b.count)
-	dst = binary.BigEndian.AppendUint64(dst, b.ordinal)
-	dst = binary.BigEndian.AppendUint64(dst, b.offset)
-	dst = b.last.Append(dst)
-	if flags != 0 {
-		dst = binary.BigEndian.AppendUint64(dst, uint64(b.minExpiry))
-		dst = binary.BigEndian.AppendUint64(dst, uint64(b.maxExpiry))
-	}
+	at := len(dst)
+	dst = append(dst, make([]byte, blockMost)...)
 	dst = append(dst, b.events...)
-	binary.BigEndian.PutUint32(dst[start+2:], crc32.Checksum(dst[start+6:], castagnoli))
-	return dst
+	return append(dst[:at], sealBlock(dst[at:], b)...)
+}
+
+// sealBlock makes a block's record of its events, which stand in buf behind room
+// for the longest header. It returns the part of buf that is the record.
+func sealBlock(buf []byte, b *block) []byte {
+	size, flags := blockFixed, byte(0)
+	if b.minExpiry != never {
+		size, flags = blockMost, flagExpiries
+	}
+	rec := buf[blockMost-size:]
+	h := append(rec[:0], recordVersion, flags, 0, 0, 0, 0)
+	h = binary.BigEndian.AppendUint32(h, b.count)
+	h = binary.BigEndian.AppendUint64(h, b.ordinal)
+	h = binary.BigEndian.AppendUint64(h, b.offset)
+	h = b.last.Append(h)
+	if flags != 0 {
+		h = binary.BigEndian.AppendUint64(h, uint64(b.minExpiry))
+		binary.BigEndian.AppendUint64(h, uint64(b.maxExpiry))
+	}
+	binary.BigEndian.PutUint32(rec[2:], crc32.Checksum(rec[6:], castagnoli))
+	return rec
 }
 
 // decodeBlock reads a block's record and checks its sum.
@@ -230,4 +241,45 @@ func blockHeader(key, v []byte) (b block, ok bool) {
 		b.events = b.events[16:]
 	}
 	return b, err == nil && b.count > 0 && !b.last.Before(b.first)
+}
+
+// sectionPositions begins, behind a remembered answer, the positions that its
+// operations' events got. An answer without any has no such section.
+const sectionPositions = 'j'
+
+func appendPositions(dst []byte, ops []osier.OpResult) []byte {
+	n := 0
+	for i := range ops {
+		if ops[i].Journal != nil {
+			n++
+		}
+	}
+	if n == 0 {
+		return dst
+	}
+	dst = binary.AppendUvarint(append(dst, sectionPositions), uint64(n))
+	for i := range ops {
+		if j := ops[i].Journal; j != nil {
+			dst = binary.AppendUvarint(dst, uint64(i))
+			dst = j.Last.Append(j.First.Append(dst))
+			repeated := byte(0)
+			if j.Repeated {
+				repeated = 1
+			}
+			dst = append(dst, repeated)
+		}
+	}
+	return dst
+}
+
+func (r *reader) positions(ops []osier.OpResult) {
+	for range r.count(2*osier.PositionBytes + 2) {
+		i := r.uvarint()
+		j := &osier.JournalResult{First: r.position(), Last: r.position(), Repeated: r.byte() == 1}
+		if r.bad || i >= uint64(len(ops)) {
+			r.bad = true
+			return
+		}
+		ops[i].Journal = j
+	}
 }

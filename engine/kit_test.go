@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(kvWriterEnv); dir != "" {
 		os.Exit(kvWriterProcess(dir))
 	}
+	if dir := os.Getenv(appenderEnv); dir != "" {
+		os.Exit(appenderProcess(dir))
+	}
 	os.Exit(m.Run())
 }
 

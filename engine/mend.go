@@ -102,6 +102,9 @@ func (m *mender) database() error {
 			return err
 		}
 	}
+	if err := m.journals(); err != nil {
+		return err
+	}
 	m.collName = ""
 	if err := m.keyValues(); err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 type RepairReport struct {
 	Databases, Documents, Revisions, Attachments uint64
 	Keys                                         uint64 // of key-values
+	Journals, Events                             uint64
 	Lost                                         []Problem
 	// Old is the folder that the damaged store was moved to.
 	Old string
@@ -85,6 +86,7 @@ func (r *RepairReport) count(ctx context.Context, dir string, so *store.Options,
 	rep, err := e.Check(ctx, lost)
 	r.Databases, r.Documents, r.Revisions, r.Attachments = rep.Databases, rep.Documents, rep.Revisions, rep.Attachments
 	r.Keys = rep.Keys
+	r.Journals, r.Events = rep.Journals, rep.Events
 	return errors.Join(err, e.Close())
 }
 

@@ -88,7 +88,7 @@ func appendResult(dst []byte, res *osier.Result, own *osier.Error) []byte {
 			dst = appendKVResult(dst, op.KV)
 		}
 	}
-	return dst
+	return appendPositions(dst, res.Ops)
 }
 
 func decodeResult(b []byte) (res *osier.Result, own *osier.Error, err error) {
@@ -108,6 +108,14 @@ func decodeResult(b []byte) (res *osier.Result, own *osier.Error, err error) {
 		op.Rev, op.Seq, op.Err = r.rev(), osier.Seq(r.uvarint()), r.error()
 		if version == resultWithKV {
 			op.KV = r.kvResult()
+		}
+	}
+	for len(r.b) > 0 && !r.bad {
+		switch r.byte() {
+		case sectionPositions:
+			r.positions(res.Ops)
+		default:
+			r.bad = true
 		}
 	}
 	if r.bad || len(r.b) > 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,10 @@ type Model struct {
 	lastPin uint64
 	latest  time.Time // no sealed time may be before it
 	closed  bool
+
+	micros      int64 // no position may be before it
+	subscribers []*subscriber
+	retained    map[string]osier.Message // by database and topic
 }
 
 // pin is a state that is held for its holder.
@@ -50,7 +55,7 @@ var _ osier.Backend = (*Model)(nil)
 
 // NewModel returns an empty Model. o may be nil.
 func NewModel(o *ModelOptions) *Model {
-	m := &Model{clock: time.Now, ids: new(osier.IDSource), dbs: map[string]*database{}, pins: map[uint64]*pin{}}
+	m := &Model{clock: time.Now, ids: new(osier.IDSource), dbs: map[string]*database{}, pins: map[uint64]*pin{}, retained: map[string]osier.Message{}}
 	if o != nil && o.Clock != nil {
 		m.clock = o.Clock
 	}
@@ -65,6 +70,7 @@ func (m *Model) Close() error {
 		return nil
 	}
 	m.closed = true
+	m.endSubscribers("", osier.KindClosed)
 	for _, db := range m.dbs {
 		db.announce()
 	}
@@ -78,7 +84,7 @@ func (m *Model) Reopen() *Model {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next := NewModel(&ModelOptions{Clock: m.clock})
-	next.latest = m.latest
+	next.latest, next.micros = m.latest, m.micros
 	for name, db := range m.dbs {
 		db = db.clone()
 		db.staged = map[osier.BlobID]osier.Attachment{}
@@ -115,7 +121,7 @@ func (m *Model) Exec(ctx context.Context, c *osier.Command) (*osier.Result, erro
 	if len(c.Ops) > 0 && c.Ops[0].Kind == osier.OpDropDB {
 		return m.dropDB(c, db)
 	}
-	after, res, err := apply(db, c)
+	after, res, messages, err := apply(db, c)
 	if err != nil {
 		after = db.clone()
 	}
@@ -124,6 +130,7 @@ func (m *Model) Exec(ctx context.Context, c *osier.Command) (*osier.Result, erro
 	}
 	m.dbs[c.DB] = after
 	db.announce()
+	m.send(c.DB, messages)
 	return res, err
 }
 
@@ -135,6 +142,8 @@ func (m *Model) seal(c *osier.Command) error {
 		now = m.latest
 	}
 	m.latest, c.Sealed.Time = now, now
+	m.micros = max(m.micros+1, m.clock().UnixMicro(), 1)
+	c.Sealed.Micros = m.micros
 	for i := range c.Ops {
 		op := &c.Ops[i]
 		switch op.Kind {
@@ -157,6 +166,8 @@ func (m *Model) seal(c *osier.Command) error {
 			if err := sealKV(op, now); err != nil {
 				return err
 			}
+		case osier.OpJournal, osier.OpDropJournal, osier.OpAppend, osier.OpTrim, osier.OpPublish:
+			// Their names are judged as they are carried out.
 		default:
 			return &osier.Error{Kind: osier.KindUnsupported, Op: "exec", DB: c.DB, Err: fmt.Errorf("unknown operation %d", op.Kind)}
 		}
@@ -170,7 +181,7 @@ func (m *Model) createDB(c *osier.Command) (*osier.Result, error) {
 	}
 	m.dbs[c.DB] = &database{
 		name: c.DB, uuid: c.Sealed.UUID, created: c.Sealed.Time,
-		collections: map[string]*collection{}, answers: map[attempt]answer{},
+		collections: map[string]*collection{}, journals: map[string]*journal{}, answers: map[attempt]answer{},
 		blobs: map[osier.BlobID][]byte{}, staged: map[osier.BlobID]osier.Attachment{},
 		changed: make(chan struct{}),
 	}
@@ -179,6 +190,8 @@ func (m *Model) createDB(c *osier.Command) (*osier.Result, error) {
 
 func (m *Model) dropDB(c *osier.Command, db *database) (*osier.Result, error) {
 	delete(m.dbs, c.DB)
+	m.endSubscribers(c.DB, osier.KindNotFound)
+	maps.DeleteFunc(m.retained, func(key string, _ osier.Message) bool { return strings.HasPrefix(key, c.DB+" ") })
 	maps.DeleteFunc(m.pins, func(_ uint64, p *pin) bool { return p.db.name == c.DB })
 	db.announce()
 	return &osier.Result{First: db.seq, Last: db.seq, Time: c.Sealed.Time, Ops: make([]osier.OpResult, 1)}, nil
@@ -192,6 +205,7 @@ type database struct {
 	created      time.Time
 	seq          osier.Seq
 	collections  map[string]*collection
+	journals     map[string]*journal
 	transactions []osier.Transaction
 	answers      map[attempt]answer
 	blobs        map[osier.BlobID][]byte // shared by all states; nothing is ever taken out
@@ -228,6 +242,7 @@ func (db *database) clone() *database {
 		copied.docs = maps.Clone(col.docs)
 		c.collections[name] = &copied
 	}
+	c.journals = maps.Clone(db.journals)
 	c.transactions = slices.Clone(db.transactions)
 	c.answers = maps.Clone(db.answers)
 	c.kv = db.kv.clone()

@@ -18,15 +18,18 @@ type change struct {
 	time  time.Time
 	made  []osier.TransactionChange
 	taken []osier.BlobID // staged bytes that are staged no more afterwards
+
+	micros   int64 // the time for positions
+	messages []*osier.Op
 }
 
 // apply returns the database after a sealed command. It leaves db alone; on an
 // error there is no state after it.
-func apply(db *database, c *osier.Command) (*database, *osier.Result, error) {
+func apply(db *database, c *osier.Command) (*database, *osier.Result, []*osier.Op, error) {
 	if err := checkReads(db, c); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	x := &change{db: db.clone(), time: c.Sealed.Time}
+	x := &change{db: db.clone(), time: c.Sealed.Time, micros: c.Sealed.Micros}
 	res := &osier.Result{Time: c.Sealed.Time, Ops: make([]osier.OpResult, len(c.Ops))}
 	for i := range c.Ops {
 		before := len(x.taken)
@@ -35,7 +38,7 @@ func apply(db *database, c *osier.Command) (*database, *osier.Result, error) {
 			x.taken = x.taken[:before]
 			e := x.explain(&c.Ops[i], err)
 			if !c.PerDocument {
-				return nil, nil, e
+				return nil, nil, nil, e
 			}
 			r = osier.OpResult{ID: c.Ops[i].ID, Err: e}
 		}
@@ -51,7 +54,7 @@ func apply(db *database, c *osier.Command) (*database, *osier.Result, error) {
 	for _, blob := range x.taken {
 		delete(x.db.staged, blob)
 	}
-	return x.db, res, nil
+	return x.db, res, x.messages, nil
 }
 
 // checkReads judges what a transaction builds on.
@@ -67,6 +70,16 @@ func checkReads(db *database, c *osier.Command) error {
 		}
 		if r.Collection == "" {
 			if db.seq > c.Snapshot {
+				return conflict
+			}
+			continue
+		}
+		if name, ok := osier.JournalName(r.Collection); ok {
+			var last osier.Position
+			if j := db.journals[name]; j != nil {
+				last = j.last
+			}
+			if string(last.Append(nil)) != r.Start {
 				return conflict
 			}
 			continue
@@ -123,6 +136,10 @@ func (x *change) do(op *osier.Op) (osier.OpResult, error) {
 		return osier.OpResult{}, nil
 	case osier.OpGraft:
 		return x.graft(op)
+	case osier.OpJournal, osier.OpDropJournal, osier.OpAppend, osier.OpTrim:
+		return x.journalOp(op)
+	case osier.OpPublish:
+		return x.publishOp(op)
 	}
 	return x.put(op)
 }

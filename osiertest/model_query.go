@@ -86,6 +86,10 @@ func (m *Model) tryAnswer(ctx context.Context, q *osier.Query) (rows []osier.Row
 		rows, err = db.queryKV(q, m.clock())
 		return rows, nil, err
 	}
+	if q.Kind >= osier.QueryJournal {
+		rows, err = db.journal(q, m.clock())
+		return rows, nil, err
+	}
 	rows, err = db.query(q)
 	if q.Kind == osier.QueryInfo && q.Collection == "" && err == nil {
 		rows[0].DB.Namespaces = db.namespaces(m.clock())
@@ -197,6 +201,11 @@ func (db *database) info(col string) *osier.DBInfo {
 			ci.BodyBytes += uint64(len(w.Body))
 		}
 		info.Collections = append(info.Collections, ci)
+	}
+	for _, name := range slices.Sorted(maps.Keys(db.journals)) {
+		if col == "" {
+			info.Journals = append(info.Journals, db.journals[name].info(name))
+		}
 	}
 	return info
 }

@@ -12,6 +12,12 @@ import (
 
 // Watch shows changes.
 func (m *Model) Watch(ctx context.Context, f *osier.Feed) iter.Seq2[osier.Change, error] {
+	switch {
+	case f.Topics != nil:
+		return m.watchTopics(ctx, f)
+	case f.Journal != nil:
+		return m.watchJournal(ctx, f)
+	}
 	return func(yield func(osier.Change, error) bool) {
 		if f.KV != nil {
 			if err := m.watchKV(ctx, f, yield); err != nil {

@@ -63,6 +63,8 @@ func Run(t *testing.T, h Harness) {
 		{"changes", changeTests()},
 		{"waiting", waitingTests()},
 		{"attachments", attachmentTests()},
+		{"journals", journalTests()},
+		{"topics", topicTests()},
 		{"codecs", codecTests()},
 		{"access", accessTests()},
 		{"limits", limitTests()},

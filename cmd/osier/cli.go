@@ -32,7 +32,7 @@ type cli struct {
 
 	Serve  serveCmd  `cmd:"" group:"store" help:"Serve the store over HTTP, as CouchDB does."`
 	Config configCmd `cmd:"" group:"store" help:"Show what a server's configuration is and where it comes from."`
-	KV kvCmd `cmd:"" name:"kv" group:"documents" help:"Read and change key-values."`
+	KV     kvCmd     `cmd:"" name:"kv" group:"documents" help:"Read and change key-values."`
 
 	Databases   databasesCmd   `cmd:"" group:"store" help:"List, create and drop databases."`
 	Collections collectionsCmd `cmd:"" group:"store" help:"List, set up and drop collections."`
