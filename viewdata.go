@@ -20,7 +20,7 @@ const (
 	// Eager: within the transaction that changes a document.
 	Eager UpdatePolicy = 1
 	// Unique is Eager with at most one row a key: a write that would make a
-	// second one fails with ErrConflict, naming the view, the key and both
+	// second one fails with ErrNotUnique, naming the view, the key and both
 	// documents.
 	Unique UpdatePolicy = 2
 	// AfterAnswer: it answers as it is and is brought up to date afterwards.
