@@ -127,6 +127,9 @@ type Feed struct {
 	// Marks asks for a Change with Mark set, and nothing else but Seq, each
 	// time the feed has caught up: what was filtered out need not be read again.
 	Marks bool
+	// View has the feed show the rows of a view of Collection instead of
+	// documents: see ViewFeed.
+	View *ViewFeed
 }
 
 // Change is one element of a Feed. Slices in it are valid until the next one.
@@ -134,4 +137,5 @@ type Change struct {
 	Collection string
 	Document
 	Mark bool
+	View *ViewChange // in a feed of a view
 }

@@ -259,6 +259,44 @@ func Join[T, K, V any](ctx context.Context, r Reader, v *View[K, V], c *Collecti
 	}
 }
 
+// ViewEvent is a change of a view's row.
+type ViewEvent[K, V any] struct {
+	Kind ViewChangeKind
+	ViewEntry[K, V]
+	// Whole says that Kind is ViewRemoved and all rows of the document ID are
+	// meant.
+	Whole bool
+	// Mark says that there is no row: the feed has caught up.
+	Mark bool
+	Seq  Seq // where the feed can be resumed; see ViewFeed
+}
+
+// Watch streams the rows of the keys that the options ask for (From, Above,
+// Below, UpTo, Prefix; others mean nothing here) and then their changes, until
+// ctx ends: see ViewFeed.
+func (v *View[K, V]) Watch(ctx context.Context, db *DB, since Seq, opts ...RowsOption) iter.Seq2[ViewEvent[K, V], error] {
+	return func(yield func(ViewEvent[K, V], error) bool) {
+		q, err := v.request(opts)
+		if err != nil {
+			yield(ViewEvent[K, V]{}, err)
+			return
+		}
+		f := &Feed{Collection: v.coll, Since: since, Mode: FeedLive, View: &ViewFeed{Name: v.name, Start: q.Start, End: q.End}}
+		for ch, err := range db.Watch(ctx, f) {
+			e := ViewEvent[K, V]{Mark: ch.Mark, Seq: ch.Seq}
+			if err == nil && ch.View != nil {
+				e.Kind, e.ID = ch.View.Kind, ch.View.Row.ID
+				if e.Whole = len(ch.View.Row.Key) == 0; !e.Whole {
+					err = v.decode(&ch.View.Row, &e.ViewEntry)
+				}
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // Count returns the number of rows that the options ask for, in O(log n): the
 // rows are not read.
 func (v *View[K, V]) Count(ctx context.Context, r Reader, opts ...RowsOption) (uint64, error) {

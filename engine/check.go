@@ -46,7 +46,7 @@ func (p Problem) String() string {
 // CheckReport counts what Check looked at.
 type CheckReport struct {
 	Databases, Collections, Documents, Revisions, Attachments, Views, Bytes uint64
-	Problems                                                         int
+	Problems                                                                int
 }
 
 // Check reads everything: every block's checksum, and every invariant between

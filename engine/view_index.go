@@ -63,6 +63,7 @@ type viewSlot struct {
 	wrong    string   // why the definition makes no view
 	ready    *index   // answers
 	building *index
+	kept     bool // a keeper looks after it
 }
 
 var (

@@ -242,5 +242,6 @@ func (e *Engine) tendViews(db *database) {
 			building.ensureBuilt()
 		}
 		e.tolerate("tend view "+n.name, err)
+		e.startKeeper(db, n)
 	}
 }

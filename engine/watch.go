@@ -57,6 +57,9 @@ func (e *Engine) watch(ctx context.Context, f *osier.Feed, yield func(osier.Chan
 		return &osier.Error{Kind: osier.KindInvalid, Op: "watch", DB: f.DB,
 			Err: errors.New("a descending feed ends, and a feed of ids needs a collection")}
 	}
+	if f.View != nil {
+		return e.watchView(ctx, db, f, yield)
+	}
 	w := &feed{e: e, db: db, f: f, since: f.Since}
 	if len(f.IDs) > 0 {
 		w.ids = make(map[osier.ID]bool, len(f.IDs))
