@@ -106,7 +106,7 @@ func (w *viewFeed) follow(ctx context.Context) error {
 		if osier.Seq(w.db.durable.Load()) > seq && w.behind(seq) {
 			continue
 		}
-		f := feed{e: w.e, db: w.db}
+		f := feed{e: w.e, db: w.db, gone: w.ix.gone}
 		if err := f.sleep(ctx, wake); err != nil {
 			return err
 		}

@@ -46,6 +46,7 @@ type feed struct {
 	marked osier.Seq
 	begun  bool
 	ids    map[osier.ID]bool
+	gone   <-chan struct{} // of a view's feed: closed when the view is dropped
 }
 
 func (e *Engine) watch(ctx context.Context, f *osier.Feed, yield func(osier.Change, error) bool) error {
@@ -128,6 +129,8 @@ func (w *feed) sleep(ctx context.Context, wake <-chan struct{}) error {
 	select {
 	case <-wake:
 		return w.e.usable(w.db)
+	case <-w.gone:
+		return errViewGone
 	case <-w.e.closing:
 		return &osier.Error{Kind: osier.KindClosed, Op: "watch", DB: w.db.name}
 	case <-w.e.fenced:
