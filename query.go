@@ -133,6 +133,9 @@ type Feed struct {
 	Marks bool
 	// Live makes the feed one of a selector's documents; needs Collection.
 	Live *LiveQuery
+	// View has the feed show the rows of a view of Collection instead of
+	// documents: see ViewFeed.
+	View *ViewFeed
 }
 
 // Change is one element of a Feed. Slices in it are valid until the next one.
@@ -142,4 +145,5 @@ type Change struct {
 	Mark bool
 	// Event of a feed with Live.
 	Event LiveEvent
+	View  *ViewChange // in a feed of a view
 }

@@ -27,6 +27,9 @@ type database struct {
 	gone         atomic.Bool   // dropped
 
 	views viewSet
+	// eager are the indexes that apply keeps, by collection; replaced whole, by
+	// the writer.
+	eager atomic.Pointer[map[string][]*index]
 	// defs is the last change of the definitions of views, 0 if there are none.
 	defs atomic.Uint64
 	// fence is held shared while derived records are written beside the order,

@@ -172,6 +172,11 @@ func (e *Engine) load() error {
 	if err := it.Error(); err != nil {
 		return err
 	}
+	for _, db := range dbs {
+		if db.defs.Load() != 0 {
+			e.tendSoon(db)
+		}
+	}
 	if e.opts.ReadOnly {
 		return nil
 	}
@@ -201,6 +206,9 @@ func (e *Engine) reload(dbs []*database) error {
 			return &osier.Error{Kind: osier.KindCorrupt, Op: "read database", DB: db.name, Err: err}
 		}
 		if db.colls, err = readColls(e.store, db.num); err != nil {
+			return err
+		}
+		if err := e.reloadEager(db); err != nil {
 			return err
 		}
 	}

@@ -220,6 +220,10 @@ func (e *Engine) publish(a *applier, number uint64) {
 	if a.directory {
 		e.publishDirectory(a)
 	}
+	for _, w := range a.views {
+		p := w.p
+		w.ix.at.Store(&p)
+	}
 	e.durable.mu.Lock()
 	for _, db := range a.touched {
 		db.applied.Store(uint64(db.state.lastSeq))
