@@ -31,6 +31,8 @@ type index struct {
 	at  atomic.Pointer[progress] // how far it has come; written by who has the turn
 	// enforced: apply keeps it, and nobody else writes to it.
 	enforced atomic.Bool
+	// current is a sequence of the database at which the index was up to date.
+	current atomic.Uint64
 	// built: it waits, with its turn taken, to be put in force.
 	built atomic.Bool
 
