@@ -170,6 +170,10 @@ func (v *View[K, V]) request(opts []RowsOption) (*Query, error) {
 	return &r.q, r.err
 }
 
+// NewQuery returns the query that the options make, for DB.Query: who shows rows
+// without knowing their types needs it.
+func (v *View[K, V]) NewQuery(opts ...RowsOption) (*Query, error) { return v.request(opts) }
+
 // Query streams rows, all of one state: of a *DB the latest that the view's
 // policy allows, of a *Tx its own, with what it has written itself.
 //

@@ -183,7 +183,7 @@ func judgeViews(t *testing.T, e *Engine, name string) {
 func TestViewsSurviveCrashOfTheMachine(t *testing.T) {
 	seed := seedOf(t)
 	var fs *vfs.MemFS
-	for round := range rounds(14, 4) {
+	for round := range rounds(14, 2) {
 		rng := rngOf(seed, round)
 		if round%4 == 0 {
 			fs = vfs.NewCrashableMem()
