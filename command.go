@@ -94,6 +94,8 @@ type Op struct {
 	Journal *JournalOp
 	// Topic is for OpPublish, whose Collection is the topic's TopicResource.
 	Topic *TopicOp
+
+	View string // for OpEnforceView and OpDropView: of Collection
 }
 
 // AttachmentRef sets, keeps or removes one attachment of a new revision.
@@ -171,7 +173,27 @@ type Seal struct {
 	// of events; 0 unless the command has any. It is later than every position
 	// that its journals have given out.
 	Micros int64
+	// Views are rows that functions of eager views have made.
+	Views []SealedRows
 }
+
+// SealedRows are the rows that the function of an eager view made of a
+// document's body: of the body of operation Op if Rev is zero, else of the
+// revision Rev.
+type SealedRows struct {
+	Collection string
+	View       string
+	Version    uint64
+	ID         ID
+	Op         int
+	Rev        Rev
+	Codec      CodecTag
+	Rows       []SealedRow
+	Failure    string // why there are none
+}
+
+// SealedRow is a row with its encoded key and its value in JSON.
+type SealedRow struct{ Key, Value []byte }
 
 // Result is the answer to a Command.
 type Result struct {

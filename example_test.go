@@ -315,3 +315,96 @@ func ExampleCollectionOptions_migrate() {
 	// 1 of 1, 1 written
 	// <nil>
 }
+
+func ExampleCollection_Find() {
+	db, done := openShop(Films)
+	defer done()
+	ctx := context.Background()
+	for _, f := range []Film{{"Alien", 1979, "Ridley Scott"}, {"Blade Runner", 1982, "Ridley Scott"}, {"Stalker", 1979, "Andrei Tarkovsky"}} {
+		if _, err := Films.Insert(ctx, db, f); err != nil {
+			panic(err)
+		}
+	}
+
+	selector := osier.Where("Director").HasPrefix("Ridley").And(osier.Where("Year").Lt(1990))
+	o := &osier.FindOptions{Sort: []osier.SortField{osier.Desc("Year")}, Limit: 1, Summary: new(osier.FindSummary)}
+	for doc, err := range Films.Find(ctx, db, selector, o) {
+		fmt.Println(doc.Value.Title, doc.Value.Year, err)
+	}
+	fmt.Println("all:", o.Summary.Complete)
+
+	o.Bookmark = o.Summary.Bookmark // the next page
+	for doc, err := range Films.Find(ctx, db, selector, o) {
+		fmt.Println(doc.Value.Title, doc.Value.Year, err)
+	}
+	// Output:
+	// Blade Runner 1982 <nil>
+	// all: false
+	// Alien 1979 <nil>
+}
+
+func ExampleDB_Find() {
+	db, done := openShop(Films)
+	defer done()
+	ctx := context.Background()
+	for _, f := range []Film{{"Alien", 1979, "Ridley Scott"}, {"Stalker", 1979, "Andrei Tarkovsky"}, {"Solaris", 1972, "Andrei Tarkovsky"}} {
+		if _, err := Films.Insert(ctx, db, f); err != nil {
+			panic(err)
+		}
+	}
+
+	o := &osier.FindOptions{Fields: []string{"Title", "Year"}, Sort: []osier.SortField{osier.Asc("Year")}}
+	for row, err := range db.Find(ctx, "films", osier.Mango(`{"Director": {"$regex": "^Andrei"}}`), o) {
+		fmt.Println(string(row.Body), err)
+	}
+	for row, err := range db.Find(ctx, "films", osier.Swap(`{"=": {"Year": 1979}, "!=": {"Title": "Alien"}}`), o) {
+		fmt.Println(string(row.Body), err)
+	}
+	// Output:
+	// {"Title":"Solaris","Year":1972} <nil>
+	// {"Title":"Stalker","Year":1979} <nil>
+	// {"Title":"Stalker","Year":1979} <nil>
+}
+
+func ExampleDB_CreateIndex() {
+	db, done := openShop(Films)
+	defer done()
+	ctx := context.Background()
+
+	created, err := db.CreateIndex(ctx, osier.Index{Name: "by-year", Collection: "films", Fields: []osier.SortField{osier.Asc("Year")}})
+	fmt.Println(created, err)
+
+	plan, err := db.Explain(ctx, "films", osier.Mango(`{"Year": {"$gte": 1980}}`), &osier.FindOptions{UseIndex: "by-year"})
+	fmt.Println(plan.Selector, err)
+	// Output:
+	// true <nil>
+	// {"Year":{"$gte":1980}} <nil>
+}
+
+func ExampleCollection_Live() {
+	db, done := openShop(Films)
+	defer done()
+	ctx := context.Background()
+	if _, err := Films.InsertWithID(ctx, db, "alien", Film{"Alien", 1979, "Ridley Scott"}); err != nil {
+		panic(err)
+	}
+
+	for l, err := range Films.Live(ctx, db, osier.Where("Year").Lt(1980), nil) {
+		switch {
+		case err != nil:
+			panic(err)
+		case l.Event == osier.LiveAdded:
+			fmt.Println("added", l.Value.Title)
+		case l.Event == osier.LiveRemoved:
+			fmt.Println("removed", l.ID)
+			return
+		case l.Event == 0: // all there was has been shown
+			if _, err := Films.Overwrite(ctx, db, "alien", Film{"Aliens", 1986, "James Cameron"}); err != nil {
+				panic(err)
+			}
+		}
+	}
+	// Output:
+	// added Alien
+	// removed alien
+}

@@ -152,6 +152,10 @@ func (g guard) Query(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 		if q.Collection == "" && g.sees(q.DB) {
 			return g.visibleInfo(ctx, q)
 		}
+	case QueryViewInfo:
+		if q.Collection == "" && g.sees(q.DB) {
+			return g.visibleViews(ctx, q)
+		}
 	case QueryPin, QueryUnpin:
 		// A pin shows nothing by itself.
 		return g.Backend.Query(ctx, q)
@@ -195,6 +199,20 @@ func (g guard) visibleInfo(ctx context.Context, q *Query) iter.Seq2[Row, error] 
 				})
 				info.Journals = g.visibleJournals(q.DB, info.Journals)
 				row.DB = &info
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// visibleViews describes the views of the collections that may be read.
+func (g guard) visibleViews(ctx context.Context, q *Query) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for row, err := range g.Backend.Query(ctx, q) {
+			if err == nil && !g.p.Can(MayRead, Resource{q.DB, row.ViewInfo.Collection}) {
+				continue
 			}
 			if !yield(row, err) || err != nil {
 				return
@@ -254,4 +272,16 @@ func (g guard) Fetch(ctx context.Context, db string, blob BlobID, offset, length
 		return nil, g.judge("fetch attachment", MayRead, Resource{DB: db})
 	}
 	return g.Backend.Fetch(ctx, db, blob, offset, length)
+}
+
+// DeclareView takes the function of a view, from whoever may manage the
+// collection.
+func (g guard) DeclareView(ctx context.Context, db string, v *ViewCode) error {
+	if err := g.judge("declare view", MayManage, Resource{db, v.Collection}); err != nil {
+		return err
+	}
+	if d, ok := g.Backend.(viewDeclarer); ok {
+		return d.DeclareView(ctx, db, v)
+	}
+	return nil
 }

@@ -155,6 +155,9 @@ type Feed struct {
 	Topics *TopicFeed
 	// Live makes the feed one of a selector's documents; needs Collection.
 	Live *LiveQuery
+	// View has the feed show the rows of a view of Collection instead of
+	// documents: see ViewFeed.
+	View *ViewFeed
 }
 
 // Change is one element of a Feed. Slices in it are valid until the next one.
@@ -168,4 +171,5 @@ type Change struct {
 	Message *Message // of a subscription
 	// Event of a feed with Live.
 	Event LiveEvent
+	View  *ViewChange // in a feed of a view
 }

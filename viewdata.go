@@ -20,7 +20,7 @@ const (
 	// Eager: within the transaction that changes a document.
 	Eager UpdatePolicy = 1
 	// Unique is Eager with at most one row a key: a write that would make a
-	// second one fails with ErrConflict, naming the view, the key and both
+	// second one fails with ErrNotUnique, naming the view, the key and both
 	// documents.
 	Unique UpdatePolicy = 2
 	// AfterAnswer: it answers as it is and is brought up to date afterwards.
@@ -172,6 +172,55 @@ func ParseViewCursor(s string) (ViewCursor, error) {
 		}
 	}
 	return c, nil
+}
+
+// ViewFeed asks for the rows of a view, of the keys from Start up to but not
+// including End, as they change. Feeds of Since 0 begin with the rows there are,
+// others with what has changed since; a Mark follows in either case.
+//
+// A change's Seq is where a feed can be resumed after it: 0 before all present
+// rows have been shown, and for all but the last row of a document the one
+// before. Rows of a document that changed while nobody watched are told as one
+// ViewRemoved without a key, which stands for all rows that it had, and a
+// ViewAdded for each that it has.
+//
+// The feed holds a state of the store while its rows are taken. Who takes them
+// too slowly (a minute, or 65,536 documents behind) gets ErrGap, and resumes.
+// ErrGap also ends a feed whose view was dropped or replaced.
+type ViewFeed struct {
+	Name       string
+	Start, End string // encoded keys; empty: open
+}
+
+// ViewChangeKind says what happened to a row.
+type ViewChangeKind uint8
+
+const (
+	// ViewAdded: the row is there.
+	ViewAdded ViewChangeKind = 1
+	// ViewChanged: it has another value.
+	ViewChanged ViewChangeKind = 2
+	// ViewRemoved: it is gone; Row has its key, and no value.
+	ViewRemoved ViewChangeKind = 3
+)
+
+// String returns the kind in a word.
+func (k ViewChangeKind) String() string {
+	switch k {
+	case ViewAdded:
+		return "added"
+	case ViewChanged:
+		return "changed"
+	case ViewRemoved:
+		return "removed"
+	}
+	return "unknown"
+}
+
+// ViewChange is a change of a view's row.
+type ViewChange struct {
+	Kind ViewChangeKind
+	Row  ViewRow
 }
 
 // ViewState is the state of a view's index.

@@ -31,6 +31,9 @@ type database struct {
 	journals  map[string]*journal                 // the writer's, under queue.order
 	seen      atomic.Pointer[map[string]*journal] // what readers need; replaced whole
 	views     viewSet
+	// eager are the indexes that apply keeps, by collection; replaced whole, by
+	// the writer.
+	eager atomic.Pointer[map[string][]*index]
 	// defs is the last change of the definitions of views, 0 if there are none.
 	defs atomic.Uint64
 	// fence is held shared while derived records are written beside the order,

@@ -212,6 +212,11 @@ func (e *Engine) load() error {
 		return err
 	}
 	e.splits.noteAll(dbs)
+	for _, db := range dbs {
+		if db.defs.Load() != 0 {
+			e.tendSoon(db)
+		}
+	}
 	if err := e.loadHorizon(); err != nil || e.opts.ReadOnly {
 		return err
 	}
@@ -243,7 +248,7 @@ func (e *Engine) reload(dbs []*database) error {
 		if db.colls, err = readColls(e.store, db.num); err != nil {
 			return err
 		}
-		if err := e.reloadJournals(db); err != nil {
+		if err := errors.Join(e.reloadJournals(db), e.reloadEager(db)); err != nil {
 			return err
 		}
 	}

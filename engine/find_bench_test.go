@@ -55,3 +55,23 @@ func BenchmarkFindScan(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFindByIndex looks one document up by a field that is indexed.
+func BenchmarkFindByIndex(b *testing.B) {
+	e := mustOpen(b, "", &Options{InMemory: true})
+	defer e.Close()
+	const docs = 20000
+	db := withNumbers(b, e, docs)
+	makeIndex(b, db, "by-n", nil, osier.Asc("n"))
+	if err := e.store.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		for _, err := range db.Find(b.Context(), "numbers", osier.Mango(fmt.Sprintf(`{"n":%d}`, i*7919%docs)), nil) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

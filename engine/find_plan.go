@@ -21,7 +21,8 @@ type way struct {
 	order  order // in which they come
 	sorts  bool  // and it is not the order asked for
 	test   *mango.Selector
-	over   *overlay // what the index lacks in the state that is read
+	over   *overlay   // what the index lacks in the state that is read
+	ahead  []smallRow // the index's rows, if they have been read
 
 	filter *mango.Selector // of a partial index
 	forced bool            // the index was asked for, though its filter is not implied
@@ -41,6 +42,9 @@ const (
 // does not sort is chosen, then the index that fixes and bounds more fields, then
 // the first by name.
 func (f *finder) choose() (w *way, release func(), err error) {
+	if w, release, err = f.small(); w != nil || err != nil {
+		return w, release, err
+	}
 	var without []*index // indexes that could not be used after all
 	for {
 		w, err := f.plan(without)
@@ -118,6 +122,9 @@ func (f *finder) ways(without []*index) ([]*way, error) {
 		if w == nil {
 			f.candidates = append(f.candidates, osier.FindCandidate{Index: ix.name.name, Reason: reason})
 			continue
+		}
+		if err := w.count(f.src); err != nil {
+			return nil, err
 		}
 		ways = append(ways, w)
 		matches = min(matches, w.keys)
@@ -214,22 +221,8 @@ func (f *finder) byIndex(ix *index, asked bool) (w *way, reason string, err erro
 	if f.from != nil && !w.sorts {
 		w.ranges = beyond(w.ranges, append(f.after(), 0xff, 0xff, 0xff), f.after(), w.order.reverse)
 	}
-	for i, r := range w.ranges {
-		if i == maxCounted {
-			w.keys = w.keys * uint64(len(w.ranges)) / maxCounted
-			break
-		}
-		n, err := ix.rangeCount(f.src, string(r.Low), string(r.High))
-		if err != nil {
-			return nil, "", err
-		}
-		w.keys += n
-	}
 	return w, "", nil
 }
-
-// maxCounted is in how many ranges rows are counted; more are guessed from these.
-const maxCounted = 16
 
 // servedBy tells whether a way gives documents in the order, and whether for
 // that it is gone backwards. Fields with one value only do not matter.

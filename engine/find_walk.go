@@ -17,6 +17,9 @@ type taker func(key, id, record []byte, d *mango.Doc) (more bool, err error)
 // walk hands the documents of a way that match to take. more is false if take
 // wanted no more.
 func (f *finder) walk(w *way, take taker) (more bool, err error) {
+	if w.ahead != nil {
+		return f.walkAhead(w, take)
+	}
 	for i := range w.ranges {
 		r := w.ranges[i]
 		if w.order.reverse {
@@ -92,7 +95,7 @@ func (f *finder) walkRows(w *way, r mango.Range, take taker) (more bool, err err
 	defer c.close()
 	for c.next() {
 		f.sum.KeysExamined++
-		if more, err := f.tryRow(w, c, take); !more || err != nil {
+		if more, err := f.tryRow(w, c.key, c.idKey, take); !more || err != nil {
 			return false, err
 		}
 	}
@@ -100,8 +103,8 @@ func (f *finder) walkRows(w *way, r mango.Range, take taker) (more bool, err err
 }
 
 // tryRow reads a row's document and tests it.
-func (f *finder) tryRow(w *way, c *rowCursor, take taker) (more bool, err error) {
-	f.docKey = append(prefix(f.docKey[:0], f.db.num, f.coll.num, spaceDoc), c.idKey...)
+func (f *finder) tryRow(w *way, key, id []byte, take taker) (more bool, err error) {
+	f.docKey = append(prefix(f.docKey[:0], f.db.num, f.coll.num, spaceDoc), id...)
 	record, closer, err := f.src.Get(f.docKey)
 	if errors.Is(err, store.ErrNotFound) {
 		return true, nil // a row that is out of date
@@ -110,7 +113,7 @@ func (f *finder) tryRow(w *way, c *rowCursor, take taker) (more bool, err error)
 		return false, err
 	}
 	defer closer.Close()
-	return f.try(w, c.key, c.idKey, record, take)
+	return f.try(w, key, id, record, take)
 }
 
 // try tests a document and hands it on if it matches.

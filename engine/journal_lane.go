@@ -398,7 +398,7 @@ func (a *applier) beginJournals() {
 
 // release lets events into the journals again when a group is done, or has
 // failed. Events whose write failed are tried again.
-func (a *applier) release() {
+func (a *applier) releaseJournals() {
 	for _, j := range a.held {
 		j.mu.Lock()
 		j.ordered = false

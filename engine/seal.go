@@ -35,10 +35,17 @@ func (e *Engine) Exec(ctx context.Context, c *osier.Command) (*osier.Result, err
 	if publishesOnly(c) {
 		return e.publishOnly(ctx, c)
 	}
+	if err := e.sealViews(c); err != nil {
+		return nil, err
+	}
 	r := &request{cmd: c, level: e.commandLevel(c)}
 	scratch := e.terms.Get().(*[]byte)
 	size := r.prepare(scratch)
 	err := e.submit(ctx, r, size)
+	for attempt := 0; err != nil && e.resealed(c, err, attempt); attempt++ {
+		again := &request{cmd: c, terms: r.terms, level: r.level}
+		r, err = again, e.submit(ctx, again, size)
+	}
 	if cap(*scratch) <= maxKeptTerms {
 		e.terms.Put(scratch)
 	}
@@ -47,6 +54,9 @@ func (e *Engine) Exec(ctx context.Context, c *osier.Command) (*osier.Result, err
 	}
 	if err != nil {
 		return nil, err
+	}
+	if len(c.Ops) == 1 && c.Ops[0].Kind == osier.OpDropView {
+		return r.res, e.dropCode(c.DB, viewName{c.Ops[0].Collection, c.Ops[0].View})
 	}
 	return r.res, nil
 }
@@ -78,6 +88,11 @@ func checkCommand(c *osier.Command) error {
 			if op := c.Ops[i].Journal; op != nil && len(op.Encoded) > 0 && c.Sealed.Time.IsZero() {
 				return &osier.Error{Kind: osier.KindInvalid, Op: "append", DB: c.DB, Collection: c.Ops[i].Collection,
 					Err: errors.New("only a command that comes sealed has events with positions")}
+			}
+		case osier.OpEnforceView, osier.OpDropView:
+			if len(c.Ops) > 1 {
+				return &osier.Error{Kind: osier.KindInvalid, Op: "change", DB: c.DB,
+					Err: errors.New("what is done to a view must be the only operation")}
 			}
 		case osier.OpCollection:
 			if c.Ops[i].Settings == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -30,6 +31,10 @@ type index struct {
 	at  atomic.Pointer[progress] // how far it has come; written by who has the turn
 	// enforced: apply keeps it, and nobody else writes to it.
 	enforced atomic.Bool
+	// current is a sequence of the database at which the index was up to date.
+	current atomic.Uint64
+	// built: it waits, with its turn taken, to be put in force.
+	built atomic.Bool
 
 	turn chan struct{} // holds a token while somebody updates it
 	gone chan struct{} // closed when it is dropped
@@ -60,6 +65,7 @@ type viewSlot struct {
 	wrong    string   // why the definition makes no view
 	ready    *index   // answers
 	building *index
+	kept     bool // a keeper looks after it
 }
 
 var (
@@ -93,7 +99,9 @@ func (e *Engine) loadViews(db *database) error {
 	for _, c := range db.colls {
 		nums[c.num] = true
 	}
-	e.noteDefinitions(db)
+	if c := db.colls[osier.ViewsCollection]; c != nil {
+		db.defs.Store(uint64(c.lastSeq))
+	}
 	var left []uint32 // numbers whose collection is gone
 	err := scanPrefix(e.store, prefix(nil, db.num, 0, spaceView), func(tail, value []byte) error {
 		if len(tail) != 4 {
@@ -139,7 +147,9 @@ func (e *Engine) loadIndex(db *database, num uint32, rec *viewRecord) error {
 		return err
 	}
 	ix := e.newIndex(db, num, rec.coll, def, p)
-	ix.enforced.Store(rec.enforced)
+	if rec.enforced {
+		db.keepEager(ix)
+	}
 	slot := db.views.slot(ix.name)
 	switch {
 	case p.state != osier.ViewReady:
@@ -185,7 +195,14 @@ func (e *Engine) noteDefinitions(db *database) {
 	if c := db.colls[osier.ViewsCollection]; c != nil {
 		seq = uint64(c.lastSeq)
 	}
-	if db.defs.Swap(seq) != seq && !e.opts.ReadOnly {
+	if db.defs.Swap(seq) != seq {
+		e.tendSoon(db)
+	}
+}
+
+// tendSoon looks after a database's views in the background.
+func (e *Engine) tendSoon(db *database) {
+	if !e.opts.ReadOnly {
 		e.spawn(func() { e.tendViews(db) })
 	}
 }
@@ -289,6 +306,11 @@ func (ix *index) erase(b *store.Batch) error {
 // drop ends an index: whoever updates it stops, and its records go. The caller
 // holds views.sync.
 func (ix *index) drop() error {
+	if ix.enforced.Load() {
+		if err := ix.e.releaseIndex(ix); err != nil {
+			return err
+		}
+	}
 	ix.once.Do(func() { close(ix.gone) })
 	ix.turn <- struct{}{} // who has it leaves soon: builds look at gone
 	defer ix.leave()
@@ -307,6 +329,16 @@ func (ix *index) drop() error {
 	}
 	ix.reclaim()
 	return nil
+}
+
+// releaseIndex ends the keeping of an index, in the order.
+func (e *Engine) releaseIndex(ix *index) error {
+	return e.submit(e.ctx, &request{level: store.Relaxed, fill: func(a *applier) error {
+		if !ix.enforced.Load() || !slices.Contains(ix.db.eagerViews(ix.name.coll, ix.coll), ix) {
+			return nil
+		}
+		return a.release(ix, ix.db.state.lastSeq)
+	}}, 0)
 }
 
 // reclaim gives a dropped index's space back, in the background.

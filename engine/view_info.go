@@ -200,6 +200,25 @@ func (e *Engine) refreshView(ctx context.Context, v *view) error {
 	return err
 }
 
+// tendShape builds the views of a collection that is new, if they must not wait
+// for a query.
+func (e *Engine) tendShape(db *database) {
+	vs := &db.views
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	for _, s := range vs.slots {
+		if s.urgent() {
+			e.tendSoon(db)
+			return
+		}
+	}
+}
+
+// urgent tells whether a view must not wait for a query.
+func (s *viewSlot) urgent() bool {
+	return s.def != nil && s.wrong == "" && (s.def.eager() || s.def.keep != (osier.Keep{}))
+}
+
 // tendViews looks after the views of a database whose definitions changed:
 // indexes of dropped ones go, and those that must not wait for a query are
 // built.
@@ -212,7 +231,7 @@ func (e *Engine) tendViews(db *database) {
 	vs.mu.Lock()
 	var urgent []viewName
 	for n, s := range vs.slots {
-		if s.def != nil && s.wrong == "" && (s.def.eager() || s.def.keep != (osier.Keep{})) {
+		if s.urgent() {
 			urgent = append(urgent, n)
 		}
 	}
@@ -223,5 +242,6 @@ func (e *Engine) tendViews(db *database) {
 			building.ensureBuilt()
 		}
 		e.tolerate("tend view "+n.name, err)
+		e.startKeeper(db, n)
 	}
 }

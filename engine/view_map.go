@@ -114,6 +114,10 @@ func (m *mapping) rows(d *osier.Document, l *rowList) (err error) {
 		return nil
 	}
 	if m.def.code != nil {
+		if m.def.eager() {
+			// Sealing knows no more of it.
+			d = &osier.Document{ID: d.ID, Codec: d.Codec, Schema: d.Schema, Body: d.Body}
+		}
 		err = m.call(d, l)
 	} else {
 		err = m.fields(d, l)

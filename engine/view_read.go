@@ -480,6 +480,7 @@ func (r *viewReader) groupsOn(ctx context.Context, s span) error {
 			return &osier.Error{Kind: osier.KindCanceled, Op: "query view", Err: ctx.Err()}
 		}
 		p, shown := r.ix.group(c.key, r.vq.Group)
+		p = bytes.Clone(p) // the key is gone with the next move
 		end := string(keys.PrefixEnd(p))
 		group := span{lo: max(s.lo, string(p)), hi: end, at: s.at}
 		if s.hi != "" && s.hi < end {

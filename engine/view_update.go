@@ -103,32 +103,50 @@ func (ix *index) step() error {
 }
 
 // follow edits the index by the changes after the one it has reached, as far as
-// a batch goes.
+// a batch goes. src may be the edit's own batch.
 func (ix *index) follow(src source, w *indexEdit, last osier.Seq) error {
-	it, err := src.NewIter(seqKey(nil, ix.db.num, ix.coll, w.p.seq+1), seqKey(nil, ix.db.num, ix.coll, last+1))
+	changed, err := ix.changes(src, w.p.seq, last)
 	if err != nil {
 		return err
 	}
-	defer it.Close()
 	m := ix.mapping()
 	var list rowList
-	docs := 0
-	for ok := it.First(); ok; ok = it.Next() {
-		seq := osier.Seq(binary.BigEndian.Uint64(it.Key()[prefixSize:]))
-		rec, err := decodeSeqRecord(it.Value())
-		if err != nil {
+	for i := range changed {
+		if err := ix.take1(src, w, m, changed[i].id, &list); err != nil {
 			return err
 		}
-		if err := ix.take1(src, w, m, rec.id, &list); err != nil {
-			return err
-		}
-		w.p.seq = seq
-		if docs++; docs == updateDocs || w.b.Len() > updateBytes {
+		w.p.seq = changed[i].seq
+		if w.b.Len() > updateBytes && i < len(changed)-1 {
 			return nil
 		}
 	}
-	w.p.seq = max(w.p.seq, last)
-	return it.Error()
+	if len(changed) < updateDocs {
+		w.p.seq = max(w.p.seq, last)
+	}
+	return nil
+}
+
+type changedDoc struct {
+	seq osier.Seq
+	id  osier.ID
+}
+
+// changes lists the next documents of the feed after since, as many as a batch
+// takes.
+func (ix *index) changes(src source, since, last osier.Seq) (list []changedDoc, err error) {
+	it, err := src.NewIter(seqKey(nil, ix.db.num, ix.coll, since+1), seqKey(nil, ix.db.num, ix.coll, last+1))
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok && len(list) < updateDocs; ok = it.Next() {
+		rec, err := decodeSeqRecord(it.Value())
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, changedDoc{osier.Seq(binary.BigEndian.Uint64(it.Key()[prefixSize:])), rec.id})
+	}
+	return list, it.Error()
 }
 
 func (ix *index) mapping() *mapping {

@@ -55,6 +55,7 @@ type feed struct {
 	ids    map[osier.ID]bool
 	live   *live
 	parts  osier.Parts
+	gone   <-chan struct{} // of a view's feed: closed when the view is dropped
 }
 
 func (e *Engine) watch(ctx context.Context, f *osier.Feed, yield func(osier.Change, error) bool) error {
@@ -68,6 +69,9 @@ func (e *Engine) watch(ctx context.Context, f *osier.Feed, yield func(osier.Chan
 	if f.Descending && f.Mode != osier.FeedOnce || len(f.IDs) > 0 && f.Collection == "" {
 		return &osier.Error{Kind: osier.KindInvalid, Op: "watch", DB: f.DB,
 			Err: errors.New("a descending feed ends, and a feed of ids needs a collection")}
+	}
+	if f.View != nil {
+		return e.watchView(ctx, db, f, yield)
 	}
 	w := &feed{e: e, db: db, f: f, since: f.Since, parts: f.Parts}
 	if f.Live != nil {
@@ -158,6 +162,8 @@ func (w *feed) sleep(ctx context.Context, wake <-chan struct{}) error {
 	select {
 	case <-wake:
 		return w.e.usable(w.db)
+	case <-w.gone:
+		return errViewGone
 	case <-w.e.closing:
 		return &osier.Error{Kind: osier.KindClosed, Op: "watch", DB: w.db.name}
 	case <-w.e.fenced:

@@ -188,7 +188,7 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 			a.publishKV()
 		}
 	}()
-	defer a.release()
+	defer a.releaseJournals()
 	level = store.Relaxed
 	var broken *brokenBatch
 	for _, r := range g.reqs {
@@ -247,6 +247,10 @@ func (e *Engine) publish(a *applier, number uint64) {
 		e.publishDirectory(a)
 	}
 	a.publishKV()
+	for _, w := range a.views {
+		p := w.p
+		w.ix.at.Store(&p)
+	}
 	e.durable.mu.Lock()
 	for _, db := range a.touched {
 		db.applied.Store(uint64(db.state.lastSeq))

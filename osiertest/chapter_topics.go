@@ -97,7 +97,7 @@ func topicTests() []test {
 		}},
 		{"one that chose so is disconnected instead", func(x *tc) {
 			for _, f := range []osier.TopicFeed{{Buffer: 4}, {BufferBytes: 40}} {
-				f.Patterns, f.Overflow = []string{"orders.eu"}, osier.Disconnect
+				f.Patterns, f.WhenSlow = []string{"orders.eu"}, osier.Disconnect
 				s := x.subscribe(&f)
 				for i := range 1000 {
 					x.publish(i, "orders.eu")
@@ -291,7 +291,7 @@ func topicNames(x *tc) {
 		x.kind(err, osier.KindInvalid)
 	}
 	for _, f := range []osier.TopicFeed{{}, {Patterns: make([]string, osier.MaxTopicPatterns+1)}, {Patterns: []string{"a"}, Buffer: -1},
-		{Patterns: []string{"a"}, Buffer: osier.MaxTopicBuffer + 1}, {Patterns: []string{"a"}, Overflow: 9}} {
+		{Patterns: []string{"a"}, Buffer: osier.MaxTopicBuffer + 1}, {Patterns: []string{"a"}, WhenSlow: 9}} {
 		_, err := osier.Subscribe(x.ctx, x.db, &f)
 		x.kind(err, osier.KindInvalid)
 	}

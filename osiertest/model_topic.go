@@ -58,7 +58,7 @@ func (s *subscriber) take(m osier.Message) {
 		size += len(s.queue[i].Data)
 	}
 	for len(s.queue) > messages || size > bytes {
-		if s.f.Overflow == osier.Disconnect {
+		if s.f.WhenSlow == osier.Disconnect {
 			s.queue = s.queue[:len(s.queue)-1]
 			s.end(&osier.Error{Kind: osier.KindGap, Op: "receive", DB: s.db})
 			return
@@ -148,7 +148,7 @@ func (m *Model) subscribe(f *osier.Feed) (*subscriber, error) {
 	}
 	t := f.Topics
 	if len(t.Patterns) == 0 || len(t.Patterns) > osier.MaxTopicPatterns || t.Buffer < 0 || t.Buffer > osier.MaxTopicBuffer ||
-		t.BufferBytes < 0 || t.Overflow > osier.Disconnect || len(t.Group) > osier.MaxTopicBytes {
+		t.BufferBytes < 0 || t.WhenSlow > osier.Disconnect || len(t.Group) > osier.MaxTopicBytes {
 		return nil, &osier.Error{Kind: osier.KindInvalid, Op: "subscribe", DB: f.DB, Err: errors.New("a number is out of range")}
 	}
 	for _, p := range t.Patterns {

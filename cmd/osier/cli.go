@@ -26,6 +26,8 @@ type cli struct {
 	Find   findCmd   `cmd:"" group:"documents" help:"Show the documents that a selector means."`
 	Index  indexCmd  `cmd:"" group:"documents" help:"Make, list and drop indexes for find."`
 
+	View viewCmd `cmd:"" group:"documents" help:"Define, query, list and drop views of a collection."`
+
 	History     historyCmd     `cmd:"" group:"documents" help:"Show what is known of a document's versions."`
 	Changes     changesCmd     `cmd:"" group:"documents" help:"Show the change feed of a database or collection."`
 	Attachments attachmentsCmd `cmd:"" aliases:"attach" group:"documents" help:"Put, get and list attachments."`
@@ -168,7 +170,7 @@ func (e *env) fail(err error) int {
 		return exitUsage
 	case osier.KindNotFound, osier.KindDeleted, osier.KindGap:
 		return exitMissing
-	case osier.KindConflict, osier.KindExists:
+	case osier.KindConflict, osier.KindExists, osier.KindNotUnique:
 		return exitConflict
 	case osier.KindCorrupt:
 		return exitDamage

@@ -73,7 +73,8 @@ type scope struct {
 	id    int // which kids of the tree are these fields, which bodies do not hold; or -1
 	rev   int
 
-	sniffs bool // the kids can be found in valid text without a walk
+	sniffs bool      // the kids can be found in valid text without a walk
+	lasts  [4]uint64 // then the last letters of their names
 }
 
 // A node is a name of a path, or several paths' common name.

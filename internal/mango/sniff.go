@@ -17,7 +17,7 @@ import (
 
 // mostSniffed is up to how many members are searched for: with more a walk over
 // all is as soon done.
-const mostSniffed = 2
+const mostSniffed = 3
 
 // sniffable returns the name in quotes as it stands in JSON, or "" if it may
 // stand there in several ways without \u, or cannot be told from other text.
@@ -42,50 +42,99 @@ func (s *scope) prepare() {
 	s.sniffs = true
 	for i := range kids {
 		kids[i].quoted = sniffable(kids[i].name)
-		s.sniffs = s.sniffs && kids[i].quoted != ""
+		if s.sniffs = s.sniffs && kids[i].quoted != ""; s.sniffs {
+			last := kids[i].name[len(kids[i].name)-1]
+			s.lasts[last>>6] |= 1 << (last & 63)
+		}
 	}
 }
 
 // sniff fills the slots as a walk over a valid object does, a member's last
 // occurrence counting. ok is false if the walk has to be done.
 func (s *scope) sniff(text string, slots []value) (ok bool) {
-	if !s.sniffs || strings.Contains(text, `\u`) {
+	if !s.sniffs {
 		return false
 	}
-	depth, counted := 0, 0 // brackets open at counted, which is outside of any string
-	for from := 0; ; {
-		colon := strings.IndexByte(text[from:], ':')
-		if colon < 0 {
-			return true
-		}
-		colon += from
-		from = colon + 1
-		end := colon
-		for end > 2 && text[end-1] <= ' ' {
-			end--
-		}
-		if end < 4 || text[end-1] != '"' {
-			continue // within a string
-		}
-		kid := s.sniffed(text[:end])
-		if kid == nil {
-			continue
-		}
-		start := end - len(kid.quoted)
-		if text[start-1] == '\\' {
-			continue // within a string
-		}
-		depth += openBrackets(text[counted:start])
-		if counted = start; depth != 1 {
-			continue
-		}
-		clear(slots[kid.low:kid.high]) // of a member of the same name
-		w := walk{text: text, slots: slots, found: inBody}
-		if from = w.find(kid, space(text, from)); from < 0 {
-			return false
-		}
-		depth, counted = depth+openBrackets(text[counted:from]), from
+	escapes := strings.IndexByte(text, '\\') >= 0
+	if escapes && strings.Contains(text, `\u`) {
+		return false
 	}
+	f := sniffer{scope: s, text: text, slots: slots, escapes: escapes}
+	b := unsafe.Slice(unsafe.StringData(text), len(text))
+	for i := 0; i < len(b); i += 8 {
+		colons := equalBytes(wordAt(b, i), ':')
+		for ; colons != 0; colons &= colons - 1 {
+			colon := i + bits.TrailingZeros64(colons)>>3
+			if colon < 4 || colon < f.counted {
+				continue
+			}
+			if c := b[colon-1]; c == '"' {
+				if last := b[colon-2]; s.lasts[last>>6]>>(last&63)&1 == 0 {
+					continue // not the last letter of any of the names
+				}
+			} else if c > ' ' {
+				continue
+			}
+			if !f.passes(colon) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// wordAt returns the eight bytes at i, zeros behind the end.
+func wordAt(b []byte, i int) uint64 {
+	if i+8 <= len(b) {
+		return binary.LittleEndian.Uint64(b[i:])
+	}
+	var last [8]byte
+	copy(last[:], b[i:])
+	return binary.LittleEndian.Uint64(last[:])
+}
+
+// sniffer is a text being searched.
+type sniffer struct {
+	scope   *scope
+	text    string
+	slots   []value
+	escapes bool
+	depth   int // brackets open at counted, which is outside of any string
+	counted int
+}
+
+// passes looks at a colon, and takes the value behind it if a member's name is in
+// front. It is false if that proved not to be JSON.
+func (f *sniffer) passes(colon int) bool {
+	end := colon
+	for end > 2 && f.text[end-1] <= ' ' {
+		end--
+	}
+	if end < 4 || f.text[end-1] != '"' {
+		return true // within a string
+	}
+	kid := f.scope.sniffed(f.text[:end])
+	if kid == nil {
+		return true
+	}
+	start := end - len(kid.quoted)
+	if f.text[start-1] == '\\' {
+		return true // within a string
+	}
+	if f.escapes {
+		f.depth += openBracketsSlow(f.text[f.counted:start])
+	} else {
+		f.depth += openBrackets(f.text[f.counted:start])
+	}
+	if f.counted = start; f.depth != 1 {
+		return true
+	}
+	clear(f.slots[kid.low:kid.high]) // of a member of the same name
+	w := walk{text: f.text, slots: f.slots, found: inBody}
+	if f.counted = w.find(kid, space(f.text, colon+1)); f.counted < 0 {
+		return false
+	}
+	return true
 }
 
 // sniffed returns the kid whose name in quotes a text ends with. The names of
@@ -114,23 +163,13 @@ func equalBytes(x uint64, c byte) uint64 {
 }
 
 // openBrackets returns how many more brackets are opened than closed in a text
-// that begins and ends outside of strings.
+// without backslashes that begins and ends outside of strings.
 func openBrackets(s string) int {
-	if strings.IndexByte(s, '\\') >= 0 {
-		return openBracketsSlow(s)
-	}
 	open := 0
 	var inside uint64 // all high bits if a string is open, else none
 	b := unsafe.Slice(unsafe.StringData(s), len(s))
-	for len(b) > 0 {
-		var x uint64
-		if len(b) >= 8 {
-			x, b = binary.LittleEndian.Uint64(b), b[8:]
-		} else {
-			var last [8]byte
-			copy(last[:], b)
-			x, b = binary.LittleEndian.Uint64(last[:]), nil
-		}
+	for i := 0; i < len(b); i += 8 {
+		x := wordAt(b, i)
 		quotes := equalBytes(x, '"')
 		quotes ^= quotes << 8
 		quotes ^= quotes << 16
