@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -429,6 +430,22 @@ func (r *rules) onlyOwn(step, collection string, ids []osier.ID) error {
 		}
 	}
 	return nil
+}
+
+// Stage is Backend's.
+func (r *rules) Stage(ctx context.Context, db string, body io.Reader) (osier.Attachment, error) {
+	if db == SystemDB {
+		return osier.Attachment{}, hidden("stage attachment")
+	}
+	return r.Backend.Stage(ctx, db, body)
+}
+
+// Fetch is Backend's.
+func (r *rules) Fetch(ctx context.Context, db string, blob osier.BlobID, offset, length int64) (io.ReadCloser, error) {
+	if db == SystemDB {
+		return nil, hidden("fetch attachment")
+	}
+	return r.Backend.Fetch(ctx, db, blob, offset, length)
 }
 
 // Watch is Backend's.
