@@ -19,6 +19,11 @@ const (
 	// OpGraft takes a foreign revision with its ancestry (new_edits=false in
 	// CouchDB's words). It never conflicts: it adds a leaf or finds it known.
 	OpGraft OpKind = 6
+	// OpEnforceView puts the Eager or Unique view of that name in force, or, if
+	// its rows break the rule, marks it failed.
+	OpEnforceView OpKind = 10
+	// OpDropView drops the index of a view that a program declared.
+	OpDropView OpKind = 11
 	// OpPurge takes the leaf Rev of a document back, with what leads to no
 	// other leaf: as if it had never been there, with no deletion for replicas
 	// to learn of. Feeds do not show it. KindNotFound if Rev is no leaf. Like
@@ -71,6 +76,8 @@ type Op struct {
 	KeepAttachments bool
 
 	Settings *Settings // for OpCollection
+
+	View string // for OpEnforceView and OpDropView: of Collection
 }
 
 // AttachmentRef sets, keeps or removes one attachment of a new revision.
@@ -138,7 +145,27 @@ type Command struct {
 type Seal struct {
 	Time time.Time // to the millisecond
 	UUID UUID      // identity of a database being created
+	// Views are rows that functions of eager views have made.
+	Views []SealedRows
 }
+
+// SealedRows are the rows that the function of an eager view made of a
+// document's body: of the body of operation Op if Rev is zero, else of the
+// revision Rev.
+type SealedRows struct {
+	Collection string
+	View       string
+	Version    uint64
+	ID         ID
+	Op         int
+	Rev        Rev
+	Codec      CodecTag
+	Rows       []SealedRow
+	Failure    string // why there are none
+}
+
+// SealedRow is a row with its encoded key and its value in JSON.
+type SealedRow struct{ Key, Value []byte }
 
 // Result is the answer to a Command.
 type Result struct {

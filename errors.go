@@ -48,6 +48,9 @@ const (
 	KindIO Kind = 17
 	// KindGap: a position asked for is no longer kept, or a reader was too slow.
 	KindGap Kind = 18
+	// KindNotUnique: a unique view would get a second row of a key. It matches
+	// ErrConflict too, but running a transaction again does not help.
+	KindNotUnique Kind = 19
 )
 
 var kindNames = [...]string{
@@ -56,6 +59,7 @@ var kindNames = [...]string{
 	KindReadOnly: "read-only", KindCorrupt: "corrupt", KindFull: "disk full", KindLocked: "locked",
 	KindFormat: "newer format", KindTooLarge: "too large", KindUnavailable: "unavailable",
 	KindCanceled: "canceled", KindUnsupported: "unsupported", KindIO: "input or output failed", KindGap: "gap",
+	KindNotUnique: "not unique",
 }
 
 // String returns the kind in words.
@@ -92,6 +96,7 @@ var (
 	ErrUnsupported error = sentinel(KindUnsupported)
 	ErrIO          error = sentinel(KindIO)
 	ErrGap         error = sentinel(KindGap)
+	ErrNotUnique   error = sentinel(KindNotUnique)
 )
 
 // Error is the one error type of Osier: what was being done, to what, and why
@@ -149,7 +154,7 @@ func (e *Error) Is(target error) bool {
 	if !ok {
 		return false
 	}
-	return Kind(s) == e.Kind || (e.Kind == KindDeleted && Kind(s) == KindNotFound)
+	return Kind(s) == e.Kind || e.Kind == KindDeleted && Kind(s) == KindNotFound || e.Kind == KindNotUnique && Kind(s) == KindConflict
 }
 
 // KindOf returns the Kind of the first *Error in err's chain, KindOther if

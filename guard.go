@@ -18,7 +18,8 @@ const (
 	// MayWrite: put, delete and graft documents, stage attachments. It
 	// includes making a collection by writing to it.
 	MayWrite
-	// MayManage: create and drop databases and collections, change settings.
+	// MayManage: create and drop databases and collections, change settings,
+	// define views.
 	MayManage
 )
 
@@ -111,8 +112,11 @@ func (g guard) Exec(ctx context.Context, c *Command) (*Result, error) {
 	for i := range c.Ops {
 		a := MayWrite
 		switch c.Ops[i].Kind {
-		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection, OpPurge, OpPrune:
+		case OpCreateDB, OpDropDB, OpCollection, OpDropCollection, OpPurge, OpPrune, OpEnforceView, OpDropView:
 			a = MayManage
+		}
+		if c.Ops[i].Collection == ViewsCollection {
+			a = MayManage // a document there makes a view
 		}
 		if err := g.judge("change", a, Resource{c.DB, c.Ops[i].Collection}); err != nil {
 			return nil, err
@@ -134,6 +138,10 @@ func (g guard) Query(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 	case QueryInfo:
 		if q.Collection == "" && g.sees(q.DB) {
 			return g.visibleInfo(ctx, q)
+		}
+	case QueryViewInfo:
+		if q.Collection == "" && g.sees(q.DB) {
+			return g.visibleViews(ctx, q)
 		}
 	case QueryPin, QueryUnpin:
 		// A pin shows nothing by itself.
@@ -169,6 +177,20 @@ func (g guard) visibleInfo(ctx context.Context, q *Query) iter.Seq2[Row, error] 
 					return !g.p.Can(MayRead, Resource{q.DB, c.Name})
 				})
 				row.DB = &info
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// visibleViews describes the views of the collections that may be read.
+func (g guard) visibleViews(ctx context.Context, q *Query) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		for row, err := range g.Backend.Query(ctx, q) {
+			if err == nil && !g.p.Can(MayRead, Resource{q.DB, row.ViewInfo.Collection}) {
+				continue
 			}
 			if !yield(row, err) || err != nil {
 				return
@@ -218,4 +240,16 @@ func (g guard) Fetch(ctx context.Context, db string, blob BlobID, offset, length
 		return nil, g.judge("fetch attachment", MayRead, Resource{DB: db})
 	}
 	return g.Backend.Fetch(ctx, db, blob, offset, length)
+}
+
+// DeclareView takes the function of a view, from whoever may manage the
+// collection.
+func (g guard) DeclareView(ctx context.Context, db string, v *ViewCode) error {
+	if err := g.judge("declare view", MayManage, Resource{db, v.Collection}); err != nil {
+		return err
+	}
+	if d, ok := g.Backend.(viewDeclarer); ok {
+		return d.DeclareView(ctx, db, v)
+	}
+	return nil
 }

@@ -35,7 +35,7 @@ func TestGrantsCoverWhatTheirPatternsMatch(t *testing.T) {
 
 func TestEveryKindHasWordsAndASentinel(t *testing.T) {
 	sentinels := []error{ErrInvalid, ErrNotFound, ErrDeleted, ErrConflict, ErrExists, ErrDenied, ErrClosed, ErrReadOnly,
-		ErrCorrupt, ErrFull, ErrLocked, ErrFormat, ErrTooLarge, ErrUnavailable, ErrCanceled, ErrUnsupported, ErrIO, ErrGap}
+		ErrCorrupt, ErrFull, ErrLocked, ErrFormat, ErrTooLarge, ErrUnavailable, ErrCanceled, ErrUnsupported, ErrIO, ErrGap, ErrNotUnique}
 	if len(sentinels) != len(kindNames)-1 {
 		t.Fatalf("%d sentinels for %d kinds", len(sentinels), len(kindNames)-1)
 	}
@@ -46,7 +46,7 @@ func TestEveryKindHasWordsAndASentinel(t *testing.T) {
 		}
 		for _, other := range sentinels {
 			e := &Error{Kind: k}
-			want := other == s || k == KindDeleted && other == ErrNotFound
+			want := other == s || k == KindDeleted && other == ErrNotFound || k == KindNotUnique && other == ErrConflict
 			if got := e.Is(other); got != want {
 				t.Errorf("kind %v is %v: %v, want %v", k, other, got, want)
 			}

@@ -34,6 +34,16 @@ const (
 	QueryPin QueryKind = 9
 	// QueryUnpin: releases a Pin; no rows.
 	QueryUnpin QueryKind = 10
+	// QueryView: rows of the view View.Name of Collection, in order of their
+	// keys, each with View filled.
+	QueryView QueryKind = 20
+	// QueryViewInfo: a row with ViewInfo for each view of the database, or of
+	// Collection, or for View.Name alone; by collection and name.
+	QueryViewInfo QueryKind = 21
+	// QueryRefresh: brings the view up to date, building it if need be; no rows.
+	QueryRefresh QueryKind = 22
+	// QueryFind: documents that Find's selector means, then one row with Found.
+	QueryFind QueryKind = 30
 )
 
 // Parts says which parts of a document a row must carry; id, revision,
@@ -70,6 +80,8 @@ type Query struct {
 	Seq    Seq
 	Time   time.Time
 	Pin    uint64
+	View   *ViewQuery // for the queries of views
+	Find   *FindQuery // for QueryFind
 }
 
 // Row is one element of an answer. Slices in it are valid until the next row.
@@ -81,6 +93,11 @@ type Row struct {
 	DB      *DBInfo
 	Tx      *Transaction
 	Pin     uint64
+	// View is a view's row. The Document beside it is the one asked for, or
+	// has only the ID; Missing then says that it is not there.
+	View     *ViewRow
+	ViewInfo *ViewInfo
+	Found    *FindSummary // the last row of a QueryFind
 }
 
 // FeedMode says what a Feed does at the end of what there is.
@@ -114,6 +131,11 @@ type Feed struct {
 	// Marks asks for a Change with Mark set, and nothing else but Seq, each
 	// time the feed has caught up: what was filtered out need not be read again.
 	Marks bool
+	// Live makes the feed one of a selector's documents; needs Collection.
+	Live *LiveQuery
+	// View has the feed show the rows of a view of Collection instead of
+	// documents: see ViewFeed.
+	View *ViewFeed
 }
 
 // Change is one element of a Feed. Slices in it are valid until the next one.
@@ -121,4 +143,7 @@ type Change struct {
 	Collection string
 	Document
 	Mark bool
+	// Event of a feed with Live.
+	Event LiveEvent
+	View  *ViewChange // in a feed of a view
 }

@@ -40,7 +40,7 @@ func NewStore(b Backend, o *StoreOptions) *Store {
 }
 
 // SchemaItem is something declared in code that a database has to know: a
-// Collection.
+// Collection or a View.
 type SchemaItem interface{ declare() *Op }
 
 // DBOption changes what DB, CreateDB and OpenDB do.
@@ -48,8 +48,10 @@ type DBOption func(*dbOptions)
 
 type dbOptions struct{ items []SchemaItem }
 
-// Schema makes the collections known to the database: they are created, or
-// their settings brought to what the code says, before the handle is returned.
+// Schema makes collections and views known to the database. Collections are
+// created, or their settings brought to what the code says, before the handle is
+// returned; the functions of views must be made known each time the store is
+// opened, and field views are defined once.
 // Collections that are not declared are created with default settings by their
 // first write.
 func Schema(items ...SchemaItem) DBOption {
@@ -166,32 +168,55 @@ func (s *Store) prepare(ctx context.Context, name string, opts []DBOption) (*DB,
 	if len(o.items) == 0 {
 		return db, nil
 	}
-	info, err := db.Info(ctx)
-	if err != nil {
+	if err := db.declare(ctx, o.items); err != nil {
 		return nil, err
 	}
-	var c Command
 	for _, item := range o.items {
+		if v, ok := item.(installer); ok {
+			if err := v.install(ctx, db); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return db, nil
+}
+
+// installer is an item that a database learns of by itself.
+type installer interface {
+	install(ctx context.Context, db *DB) error
+}
+
+// declare brings collections to what the code says.
+func (db *DB) declare(ctx context.Context, items []SchemaItem) error {
+	info, err := db.Info(ctx)
+	if err != nil {
+		return err
+	}
+	var c Command
+	for _, item := range items {
 		op := item.declare()
+		if op == nil {
+			continue
+		}
 		if err := CheckCollectionName(op.Collection); err != nil {
-			return nil, err
+			return err
 		}
 		if have := info.collection(op.Collection); have == nil || have.Settings != *op.Settings {
 			if have != nil && have.Settings.Schema > op.Settings.Schema {
-				return nil, &Error{Kind: KindUnsupported, Op: "open", DB: name, Collection: op.Collection, Err: fmt.Errorf(
+				return &Error{Kind: KindUnsupported, Op: "open", DB: db.name, Collection: op.Collection, Err: fmt.Errorf(
 					"schema version %d is stored, this program knows %d: run a newer program", have.Settings.Schema, op.Settings.Schema)}
 			}
 			c.Ops = append(c.Ops, *op)
 		}
 	}
 	if len(c.Ops) == 0 {
-		return db, nil
+		return nil
 	}
-	c.DB = name
-	if _, err := s.backend.Exec(ctx, &c); err != nil {
-		return nil, err
+	c.DB = db.name
+	if _, err := db.backend.Exec(ctx, &c); err != nil {
+		return err
 	}
-	return db, nil
+	return nil
 }
 
 func (i *DBInfo) collection(name string) *CollectionInfo {

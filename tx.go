@@ -128,6 +128,10 @@ func (tx *Tx) query(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 		return tx.get(ctx, q)
 	case QueryScan:
 		return tx.scan(ctx, q)
+	case QueryFind:
+		return tx.find(ctx, q)
+	case QueryView:
+		return tx.view(ctx, q)
 	case QueryInfo:
 		// Counts depend on every document.
 		tx.reads = append(tx.reads, Read{Collection: q.Collection})
@@ -452,4 +456,25 @@ func (tx *Tx) rewrite(ctx context.Context, k docKey, prev, op *Op) (OpResult, er
 	merged.Expect, merged.Rev = prev.Expect, prev.Rev
 	tx.writes[k] = &merged
 	return OpResult{ID: k.id}, nil
+}
+
+// view queries a view of the transaction's state, its own writes included. It
+// counts as a read of the whole collection, as rows may come from any document.
+func (tx *Tx) view(ctx context.Context, q *Query) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		tx.reads = append(tx.reads, Read{Collection: q.Collection})
+		for _, k := range tx.order {
+			if op := tx.writes[k]; op != nil && k.collection == q.Collection {
+				q.View.Pending = append(q.View.Pending, *op)
+			}
+		}
+		for row, err := range tx.db.backend.Query(ctx, q) {
+			if KindOf(err) == KindConflict {
+				err = &lostRace{err} // the view was behind; another run finds it there
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
 }

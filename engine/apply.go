@@ -23,6 +23,8 @@ type applier struct {
 	created   []*database
 	dropped   []*database
 	shape     []*database // databases whose collections changed
+	fenced    []*database // databases that lose collections, or are dropped
+	views     []*indexEdit
 	// wrote are the documents that the group has written, if it has more than
 	// one request: others are read past the batch, which is cheaper.
 	wrote map[string]struct{}
@@ -45,6 +47,7 @@ func (a *applier) begin(e *Engine, b *store.Batch, many bool) {
 	clear(a.wrote)
 	a.directory = false
 	a.touched, a.created, a.dropped, a.shape = a.touched[:0], nil, nil, nil
+	a.fenced, a.views = a.fenced[:0], a.views[:0]
 }
 
 // newRun makes the applier ready for a command.
@@ -85,7 +88,7 @@ func (a *applier) recycle() {
 	if cap(a.run.edits) > maxKeptEdits {
 		a.run.edits, a.run.changes = nil, nil
 	}
-	a.run.cmd, a.run.terms, a.run.byDoc, a.run.res = nil, nil, nil, nil
+	a.run.cmd, a.run.terms, a.run.byDoc, a.run.res, a.run.claims = nil, nil, nil, nil, nil
 }
 
 // command carries out one command. Its error is the command's answer; the
@@ -97,6 +100,10 @@ func (a *applier) command(c *osier.Command, terms [][]byte) (res *osier.Result, 
 			return a.createDB(c)
 		case osier.OpDropDB:
 			return a.dropDB(c)
+		case osier.OpEnforceView:
+			return a.enforceView(c)
+		case osier.OpDropView:
+			return a.releaseView(c)
 		}
 	}
 	db := a.database(c.DB)
@@ -113,6 +120,10 @@ func (a *applier) command(c *osier.Command, terms [][]byte) (res *osier.Result, 
 	err = r.carryOut()
 	defer a.recycle()
 	var own *osier.Error
+	var rows *needRows
+	if errors.As(err, &rows) {
+		return nil, false, rows
+	}
 	if err != nil && !errors.As(err, &own) {
 		return nil, false, a.e.storeError("change", err)
 	}
@@ -152,7 +163,7 @@ func (b *brokenBatch) Unwrap() error { return b.err }
 // failure of this node.
 func isAnswer(k osier.Kind) bool {
 	switch k {
-	case osier.KindInvalid, osier.KindNotFound, osier.KindDeleted, osier.KindConflict, osier.KindExists, osier.KindTooLarge, osier.KindUnsupported:
+	case osier.KindInvalid, osier.KindNotFound, osier.KindDeleted, osier.KindConflict, osier.KindExists, osier.KindTooLarge, osier.KindUnsupported, osier.KindNotUnique:
 		return true
 	}
 	return false
@@ -180,6 +191,11 @@ func (a *applier) touch(db *database) {
 
 // finish writes the counters that the group moved, once each.
 func (a *applier) finish() error {
+	for _, w := range a.views {
+		if err := w.finish(); err != nil {
+			return err
+		}
+	}
 	for _, db := range a.touched {
 		a.key = prefix(a.key[:0], db.num, 0, spaceState)
 		a.buf = db.state.append(a.buf[:0])
@@ -213,7 +229,8 @@ type run struct {
 	edits   []*edit
 	byDoc   map[editKey]*edit // used beyond a few edits
 	changes []osier.TransactionChange
-	staged  []osier.BlobID // taken by this command
+	staged  []osier.BlobID    // taken by this command
+	claims  map[*index]claims // of unique views
 	res     *osier.Result
 }
 
@@ -235,7 +252,7 @@ func (r *run) carryOut() error {
 	for i := range c.Ops {
 		colls := r.state.nextColl
 		_, dropped := r.colls[c.Ops[i].Collection] // if it is made now
-		res, err := r.operation(i)
+		res, err := r.judged(i)
 		var own *osier.Error
 		if err != nil && (!errors.As(err, &own) || !isAnswer(own.Kind)) {
 			return err
@@ -255,6 +272,9 @@ func (r *run) carryOut() error {
 			res = osier.OpResult{ID: c.Ops[i].ID, Err: own}
 		}
 		results[i] = res
+	}
+	if err := r.checkUnique(); err != nil {
+		return err
 	}
 	r.res = &osier.Result{First: first, Last: r.state.lastSeq, Time: c.Sealed.Time, Ops: results}
 	if first < r.state.lastSeq {
@@ -353,6 +373,7 @@ func (r *run) dropCollection(op *osier.Op) error {
 	}
 	r.colls[op.Collection] = nil
 	r.forget(c)
+	maps.DeleteFunc(r.claims, func(ix *index, _ claims) bool { return ix.coll == c.num })
 	r.state.drops++
 	return nil
 }
@@ -372,6 +393,8 @@ func (r *run) flush() error {
 			continue
 		}
 		// Dropped, or dropped and made again.
+		r.a.fenced = append(r.a.fenced, r.db)
+		r.a.forgetViews(r.db, func(ix *index) bool { return ix.coll == old.num })
 		if err := r.dropBlobs(old.num); err != nil {
 			return err
 		}
@@ -384,7 +407,7 @@ func (r *run) flush() error {
 		}
 	}
 	for _, ed := range r.edits {
-		if err := ed.flush(r); err != nil {
+		if err := errors.Join(ed.flush(r), r.flushViews(ed)); err != nil {
 			return err
 		}
 	}
@@ -581,6 +604,7 @@ func (a *applier) createDB(c *osier.Command) (*osier.Result, bool, error) {
 	}
 	db := &database{name: c.DB, num: num, uuid: c.Sealed.UUID, millis: c.Sealed.Time.UnixMilli(), colls: map[string]*collState{}}
 	db.state.millis = db.millis
+	db.views.init()
 	db.showColls()
 	dir := dirRecord{num, db.uuid, db.millis}
 	if err := errors.Join(
@@ -606,6 +630,8 @@ func (a *applier) dropDB(c *osier.Command) (*osier.Result, bool, error) {
 	}
 	a.touched = slices.DeleteFunc(a.touched, func(t *database) bool { return t == db })
 	a.dropped = append(a.dropped, db)
+	a.fenced = append(a.fenced, db)
+	a.forgetViews(db, func(*index) bool { return true })
 	a.directory = true
 	return &osier.Result{First: db.state.lastSeq, Last: db.state.lastSeq, Time: c.Sealed.Time, Ops: make([]osier.OpResult, 1)}, false, nil
 }
@@ -614,6 +640,7 @@ func (a *applier) dropDB(c *osier.Command) (*osier.Result, bool, error) {
 func (e *Engine) publishDirectory(a *applier) {
 	for _, db := range a.shape {
 		db.showColls()
+		e.tendShape(db)
 	}
 	if len(a.created) == 0 && len(a.dropped) == 0 {
 		return

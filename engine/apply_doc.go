@@ -35,6 +35,8 @@ type edit struct {
 	// Attachments by digest, as they will be; see apply_blob.go.
 	digests []digestEdit
 	staged  []stagedUse
+
+	rows []editRows // of eager views; see apply_view.go
 }
 
 // editLeaf is a leaf with what it holds.

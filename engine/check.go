@@ -45,8 +45,8 @@ func (p Problem) String() string {
 
 // CheckReport counts what Check looked at.
 type CheckReport struct {
-	Databases, Collections, Documents, Revisions, Attachments, Bytes uint64
-	Problems                                                         int
+	Databases, Collections, Documents, Revisions, Attachments, Views, Bytes uint64
+	Problems                                                                int
 }
 
 // Check reads everything: every block's checksum, and every invariant between
@@ -140,6 +140,9 @@ func (c *checker) database() error {
 		}
 	}
 	c.name = ""
+	if err := c.views(colls); err != nil {
+		return err
+	}
 	err = scanPrefix(c.src, prefix(nil, c.db.num, 0, spaceTx), func(tail, value []byte) error {
 		if len(tail) != 8 {
 			return errRecord

@@ -54,7 +54,7 @@ func (l *lab) harness() osiertest.Harness {
 	h := osiertest.Harness{
 		New:   func(t *testing.T) *osier.Store { return l.open(t, t.TempDir(), nil) },
 		NewAt: func(t *testing.T, clock func() time.Time) *osier.Store { return l.open(t, t.TempDir(), clock) },
-		Caps:  osiertest.Caps{MaxBodyBytes: engine.MaxBodyBytes},
+		Caps:  osiertest.Caps{MaxBodyBytes: engine.MaxBodyBytes, Views: true},
 	}
 	if !l.inMemory {
 		h.Reopen = func(t *testing.T, s *osier.Store) *osier.Store {

@@ -26,6 +26,16 @@ type database struct {
 	durableDrops atomic.Uint64 // the same for dropped collections
 	gone         atomic.Bool   // dropped
 
+	views viewSet
+	// eager are the indexes that apply keeps, by collection; replaced whole, by
+	// the writer.
+	eager atomic.Pointer[map[string][]*index]
+	// defs is the last change of the definitions of views, 0 if there are none.
+	defs atomic.Uint64
+	// fence is held shared while derived records are written beside the order,
+	// and alone while a drop of what they are derived from is committed.
+	fence sync.RWMutex
+
 	mu          sync.Mutex // guards the two below
 	appliedWake chan struct{}
 	durableWake chan struct{}

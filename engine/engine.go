@@ -68,6 +68,7 @@ type Engine struct {
 	keys     sync.Pool // of *[]byte, for GetDocument
 	commands atomic.Uint64
 	commits  atomic.Uint64
+	turns    turns // of scans
 
 	fenced     chan struct{} // closed when the store takes no more writes
 	fenceErr   error         // why; set before
@@ -85,7 +86,7 @@ type Engine struct {
 // file, when it is damaged: see Check and Repair. A store that was open at a
 // crash recovers by itself.
 func Open(dir string, o *Options) (*Engine, error) {
-	e := &Engine{closing: make(chan struct{}), fenced: make(chan struct{})}
+	e := &Engine{closing: make(chan struct{}), fenced: make(chan struct{}), turns: newTurns()}
 	if o != nil {
 		e.opts = *o
 	}
@@ -164,9 +165,17 @@ func (e *Engine) load() error {
 		db.durableDrops.Store(db.state.drops)
 		e.lastSeal = later(e.lastSeal, at(db.state.millis))
 		dbs[db.name] = db
+		if err := e.loadViews(db); err != nil {
+			return err
+		}
 	}
 	if err := it.Error(); err != nil {
 		return err
+	}
+	for _, db := range dbs {
+		if db.defs.Load() != 0 {
+			e.tendSoon(db)
+		}
 	}
 	if e.opts.ReadOnly {
 		return nil
@@ -197,6 +206,9 @@ func (e *Engine) reload(dbs []*database) error {
 			return &osier.Error{Kind: osier.KindCorrupt, Op: "read database", DB: db.name, Err: err}
 		}
 		if db.colls, err = readColls(e.store, db.num); err != nil {
+			return err
+		}
+		if err := e.reloadEager(db); err != nil {
 			return err
 		}
 	}

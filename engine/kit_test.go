@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(writerEnv); dir != "" {
 		os.Exit(writerProcess(dir))
 	}
+	if dir := os.Getenv(viewWriterEnv); dir != "" {
+		os.Exit(viewWriterProcess(dir))
+	}
 	if dir := os.Getenv(openerEnv); dir != "" {
 		os.Exit(openerProcess(dir))
 	}

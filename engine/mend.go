@@ -91,6 +91,9 @@ func (m *mender) database() error {
 	if err != nil {
 		return err
 	}
+	if err := m.dropViews(colls); err != nil {
+		return err
+	}
 	for num, c := range colls {
 		m.coll, m.collName = c.collState, c.name
 		m.state.nextColl = max(m.state.nextColl, num)

@@ -103,6 +103,12 @@ func (e *Engine) StateHash(ctx context.Context, name string) ([32]byte, error) {
 	}
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
+		for ok && isViewSpace(it.Key()) {
+			ok = it.SeekGE(keys.PrefixEnd(it.Key()[:prefixSize])) // derived, and each engine's own
+		}
+		if !ok {
+			break
+		}
 		part(it.Key())
 		part(it.Value())
 		if n++; n%4096 == 0 && ctx.Err() != nil {

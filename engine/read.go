@@ -48,6 +48,16 @@ func (e *Engine) query(ctx context.Context, q *osier.Query, yield func(osier.Row
 		return e.pin(db, yield)
 	}
 	v := view{e: e, db: db, q: q, src: e.store}
+	switch q.Kind {
+	case osier.QueryFind:
+		return v.failed(v.find(ctx, yield))
+	case osier.QueryView:
+		return v.failed(e.queryView(ctx, &v, yield))
+	case osier.QueryViewInfo:
+		return v.failed(e.viewInfos(&v, yield))
+	case osier.QueryRefresh:
+		return v.failed(e.refreshView(ctx, &v))
+	}
 	if q.Pin != 0 || q.Parts&osier.WithAncestors != 0 || q.Kind != osier.QueryGet && q.Kind != osier.QueryScan && !oneInfo(q) {
 		release, err := v.hold()
 		if err != nil {

@@ -26,15 +26,25 @@ func (e *Engine) Exec(ctx context.Context, c *osier.Command) (*osier.Result, err
 	if err := checkCommand(c); err != nil {
 		return nil, err
 	}
+	if err := e.sealViews(c); err != nil {
+		return nil, err
+	}
 	r := &request{cmd: c, level: e.level(c.Durability)}
 	scratch := e.terms.Get().(*[]byte)
 	size := r.prepare(scratch)
 	err := e.submit(ctx, r, size)
+	for attempt := 0; err != nil && e.resealed(c, err, attempt); attempt++ {
+		again := &request{cmd: c, terms: r.terms, level: r.level}
+		r, err = again, e.submit(ctx, again, size)
+	}
 	if cap(*scratch) <= maxKeptTerms {
 		e.terms.Put(scratch)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if len(c.Ops) == 1 && c.Ops[0].Kind == osier.OpDropView {
+		return r.res, e.dropCode(c.DB, viewName{c.Ops[0].Collection, c.Ops[0].View})
 	}
 	return r.res, nil
 }
@@ -62,6 +72,11 @@ func checkCommand(c *osier.Command) error {
 					Err: errors.New("creating or dropping a database must be the only operation")}
 			}
 			return osier.CheckDBName(c.DB)
+		case osier.OpEnforceView, osier.OpDropView:
+			if len(c.Ops) > 1 {
+				return &osier.Error{Kind: osier.KindInvalid, Op: "change", DB: c.DB,
+					Err: errors.New("what is done to a view must be the only operation")}
+			}
 		case osier.OpCollection:
 			if c.Ops[i].Settings == nil {
 				return &osier.Error{Kind: osier.KindInvalid, Op: "configure collection", DB: c.DB, Collection: c.Ops[i].Collection,
@@ -100,7 +115,7 @@ func checkOp(db string, op *osier.Op) error {
 		}
 	}
 	if op.Kind == osier.OpPut {
-		return nil
+		return checkDefinition(op, fail)
 	}
 	if len(op.Path) == 0 {
 		return fail(osier.KindInvalid, "a foreign revision needs its path")

@@ -46,6 +46,9 @@ type feed struct {
 	marked osier.Seq
 	begun  bool
 	ids    map[osier.ID]bool
+	live   *live
+	parts  osier.Parts
+	gone   <-chan struct{} // of a view's feed: closed when the view is dropped
 }
 
 func (e *Engine) watch(ctx context.Context, f *osier.Feed, yield func(osier.Change, error) bool) error {
@@ -57,7 +60,16 @@ func (e *Engine) watch(ctx context.Context, f *osier.Feed, yield func(osier.Chan
 		return &osier.Error{Kind: osier.KindInvalid, Op: "watch", DB: f.DB,
 			Err: errors.New("a descending feed ends, and a feed of ids needs a collection")}
 	}
-	w := &feed{e: e, db: db, f: f, since: f.Since}
+	if f.View != nil {
+		return e.watchView(ctx, db, f, yield)
+	}
+	w := &feed{e: e, db: db, f: f, since: f.Since, parts: f.Parts}
+	if f.Live != nil {
+		if w.live, err = e.newLive(f); err != nil {
+			return err
+		}
+		w.parts |= osier.WithBody
+	}
 	if len(f.IDs) > 0 {
 		w.ids = make(map[osier.ID]bool, len(f.IDs))
 		for _, id := range f.IDs {
@@ -72,6 +84,11 @@ func (e *Engine) watch(ctx context.Context, f *osier.Feed, yield func(osier.Chan
 	}
 	if f.Descending {
 		return w.descend(ctx, yield)
+	}
+	if w.live != nil {
+		if done, err := w.beginLive(ctx, yield); done || err != nil {
+			return e.storeError("watch", err)
+		}
 	}
 	for {
 		if err := ctx.Err(); err != nil {
@@ -98,6 +115,13 @@ func (e *Engine) watch(ctx context.Context, f *osier.Feed, yield func(osier.Chan
 // show hands a stretch out, and a mark when the feed has caught up.
 func (w *feed) show(rows []osier.Change, full bool, yield func(osier.Change, error) bool) (done bool, err error) {
 	for i := range rows {
+		if w.live != nil {
+			if shown, err := w.live.event(&rows[i]); err != nil {
+				return false, err
+			} else if !shown {
+				continue
+			}
+		}
 		if !yield(rows[i], nil) {
 			return true, nil
 		}
@@ -107,6 +131,9 @@ func (w *feed) show(rows []osier.Change, full bool, yield func(osier.Change, err
 	}
 	if full {
 		return false, nil
+	}
+	if w.live != nil {
+		w.live.caughtUp = true
 	}
 	ends := w.f.Mode == osier.FeedOnce || w.f.Mode == osier.FeedWait && w.shown > 0
 	if w.f.Marks && (!w.begun || w.marked != w.since) {
@@ -125,6 +152,8 @@ func (w *feed) sleep(ctx context.Context, wake <-chan struct{}) error {
 	select {
 	case <-wake:
 		return w.e.usable(w.db)
+	case <-w.gone:
+		return errViewGone
 	case <-w.e.closing:
 		return &osier.Error{Kind: osier.KindClosed, Op: "watch", DB: w.db.name}
 	case <-w.e.fenced:
@@ -150,10 +179,15 @@ func (w *feed) read(ctx context.Context) (rows []osier.Change, full bool, err er
 	if head <= w.since {
 		return nil, false, nil
 	}
+	if w.live != nil {
+		if err := w.live.behind(w.since, head); err != nil {
+			return nil, false, err
+		}
+	}
 	if err := w.awaitDurable(ctx, &state); err != nil {
 		return nil, false, err
 	}
-	v := view{e: w.e, db: w.db, src: snap, fixed: true, q: &osier.Query{DB: w.f.DB, Collection: w.f.Collection, Parts: w.f.Parts}}
+	v := view{e: w.e, db: w.db, src: snap, fixed: true, q: &osier.Query{DB: w.f.DB, Collection: w.f.Collection, Parts: w.parts}}
 	m, err := w.merge(&v, w.since+1, head)
 	if err != nil {
 		return nil, false, err
@@ -192,7 +226,7 @@ func (w *feed) awaitDurable(ctx context.Context, state *dbState) error {
 func (w *feed) change(v *view, m *merge) (osier.Change, error) {
 	c := m.colls[m.at]
 	ch := osier.Change{Collection: c.name, Document: osier.Document{ID: m.rec.id, Rev: m.rec.rev, Seq: m.seq, Deleted: m.rec.deleted}}
-	if w.f.Parts == 0 {
+	if w.parts == 0 {
 		return ch, nil
 	}
 	var d document

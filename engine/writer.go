@@ -200,6 +200,7 @@ func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durabilit
 	if b.Count() == 0 {
 		return nil, level, nil
 	}
+	defer a.fenceDrops()()
 	p, err := e.store.Apply(b, level)
 	if err != nil {
 		// What was worked out did not happen, and may never (a full disk).
@@ -219,9 +220,14 @@ func (e *Engine) publish(a *applier, number uint64) {
 	if a.directory {
 		e.publishDirectory(a)
 	}
+	for _, w := range a.views {
+		p := w.p
+		w.ix.at.Store(&p)
+	}
 	e.durable.mu.Lock()
 	for _, db := range a.touched {
 		db.applied.Store(uint64(db.state.lastSeq))
+		e.noteDefinitions(db)
 		e.durable.waiting = append(e.durable.waiting, awaited{number, db, db.state.lastSeq, db.state.drops})
 	}
 	e.durable.mu.Unlock()

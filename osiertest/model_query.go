@@ -107,6 +107,8 @@ func (db *database) query(q *osier.Query) ([]osier.Row, error) {
 		return []osier.Row{{DB: db.info(q.Collection)}}, nil
 	case osier.QueryTransactions:
 		return db.executed(q), nil
+	case osier.QueryFind:
+		return db.find(q)
 	case osier.QueryVersions, osier.QueryRevs, osier.QueryAsOf:
 		if len(q.IDs) != 1 {
 			return nil, &osier.Error{Kind: osier.KindInvalid, Op: "query", DB: q.DB, Collection: q.Collection, Err: errors.New("want one document id")}

@@ -39,11 +39,20 @@ type watch struct {
 	left  int  // of the limit
 	shown bool // something has been shown
 	mark  bool // a mark is due when caught up
+	live  *modelLive
 }
 
 func (w *watch) check() error {
+	if w.f.Live != nil {
+		var err error
+		if w.live, err = newModelLive(w.f); err != nil {
+			return err
+		}
+	}
 	text := ""
 	switch {
+	case w.f.Live != nil && (w.f.Collection == "" || w.f.Descending || len(w.f.IDs) > 0):
+		text = "a live query needs a collection, goes forward, and takes no ids"
 	case w.f.Descending && w.f.Mode != osier.FeedOnce:
 		text = "a descending feed cannot wait"
 	case len(w.f.IDs) > 0 && w.f.Collection == "":
@@ -74,6 +83,9 @@ func (w *watch) round(ctx context.Context, yield func(osier.Change, error) bool)
 		if w.left--; w.left == 0 {
 			return false, nil
 		}
+	}
+	if w.live != nil && end > w.since {
+		w.mark = w.f.Marks // also behind changes that mean nothing to the reader
 	}
 	w.since = end
 	last := w.f.Mode == osier.FeedOnce || w.f.Mode == osier.FeedWait && w.shown
@@ -124,6 +136,14 @@ func (w *watch) collect() (rows []osier.Change, end osier.Seq, next <-chan struc
 		}
 	}
 	slices.SortFunc(rows, func(a, b osier.Change) int { return cmp.Compare(a.Seq, b.Seq) })
+	if w.live != nil {
+		if !w.live.begun {
+			if present := w.live.begin(db, w.f, w.since); w.since == 0 {
+				return present, db.seq, db.changed, nil
+			}
+		}
+		rows = w.live.events(db, w.f, rows)
+	}
 	if w.f.Descending {
 		slices.Reverse(rows)
 	}

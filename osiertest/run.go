@@ -34,6 +34,8 @@ type Caps struct {
 	// Synctest: New works within a testing/synctest bubble, and a store that is
 	// closed leaves no goroutine there.
 	Synctest bool
+	// Views: the store keeps views, and runs their functions.
+	Views bool
 	// MaxBodyBytes is the largest body: one more gives KindTooLarge.
 	MaxBodyBytes int
 	// Waiters is how many feeds the suite lets wait at once; 0: 200.
@@ -67,7 +69,10 @@ func Run(t *testing.T, h Harness) {
 		{"access", accessTests()},
 		{"limits", limitTests()},
 		{"errors", errorTests()},
+		{"views", viewTests()},
 		{"reopening", reopenTests()},
+		{"find", findTests()},
+		{"live queries", liveTests()},
 	}
 	for _, c := range chapters {
 		t.Run(c.name, func(t *testing.T) {

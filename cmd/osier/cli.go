@@ -23,6 +23,8 @@ type cli struct {
 	Put    putCmd    `cmd:"" group:"documents" help:"Add or change a document."`
 	Rm     rmCmd     `cmd:"" group:"documents" help:"Delete a document."`
 	List   listCmd   `cmd:"" group:"documents" help:"Show documents in order of their ids."`
+	Find   findCmd   `cmd:"" group:"documents" help:"Show the documents that a selector means."`
+	Index  indexCmd  `cmd:"" group:"documents" help:"Make, list and drop indexes for find."`
 
 	History     historyCmd     `cmd:"" group:"documents" help:"Show what is known of a document's versions."`
 	Changes     changesCmd     `cmd:"" group:"documents" help:"Show the change feed of a database or collection."`

@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 					return err
 				}
 			}
-			return nil
+			return os.CopyFS(filepath.Join(env.WorkDir, "samples"), os.DirFS(filepath.Join(samples, "samples")))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":  exits,

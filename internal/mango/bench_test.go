@@ -36,7 +36,6 @@ func BenchmarkMatch(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		n := naiveSelector(c.selector)
 		b.Run(c.name+"/bytes", func(b *testing.B) {
 			b.ReportAllocs()
 			defer cpuTime(b)()
@@ -56,7 +55,7 @@ func BenchmarkMatch(b *testing.B) {
 					b.Fatal(err)
 				}
 				v["_id"] = d.ID
-				n.match(v)
+				judge.Match(c.selector, v)
 			}
 		})
 	}
@@ -80,5 +79,35 @@ func BenchmarkCollate(b *testing.B) {
 				Unicode.Compare(c[1], c[2])
 			}
 		})
+	}
+}
+
+// BenchmarkMatchValid is Match of text that is known to be JSON beside Match of
+// any text.
+func BenchmarkMatchValid(b *testing.B) {
+	docs := benchDocs(5000)
+	for _, c := range []struct{ name, selector string }{
+		{"equal", `{"city":"Bergen"}`},
+		{"range", `{"score":{"$gt":8}}`},
+		{"nested", `{"address.geo.lat":{"$gte":59.9}}`},
+		{"conjunction", `{"type":"post","words":{"$gt":900},"draft":false}`},
+		{"missing", `{"nowhere":1}`},
+	} {
+		s, err := Compile([]byte(c.selector), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, valid := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/valid=%v", c.name, valid), func(b *testing.B) {
+				defer cpuTime(b)()
+				for i := 0; b.Loop(); i++ {
+					d := docs[i%len(docs)]
+					d.Valid = valid
+					if _, err := s.Match(&d); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
 	}
 }

@@ -17,6 +17,14 @@ type Doc struct {
 	// They hide the body's. Only selectors with such a path look at it, so see
 	// Fields before making it.
 	Meta []byte
+
+	// Valid says that Body is known to be valid JSON. What is not needed for the
+	// answer is then not looked at.
+	Valid bool
+
+	// Key is the id as an element of package keys, which keys hold in its place;
+	// empty: the key of the string ID.
+	Key []byte
 }
 
 // Match reports whether the document matches. It walks over the body once,
@@ -86,8 +94,11 @@ func (s *scope) values(few *[fewSlots]value) []value {
 
 // load finds the values of a document's paths.
 func (s *scope) load(d *Doc, slots []value) error {
-	if err := s.loadObject(d.Body, slots, inBody); err != nil {
-		return err
+	if !d.Valid || !s.sniff(view(d.Body), slots) {
+		clear(slots)
+		if err := s.loadObject(d.Body, slots, inBody); err != nil {
+			return err
+		}
 	}
 	if len(d.Meta) > 0 && s.slots > 0 {
 		if err := s.loadObject(d.Meta, slots, inMeta); err != nil {

@@ -34,7 +34,7 @@ func splitPath(field string) (path []string, ok bool) {
 }
 
 // joinPath returns the path whose names splitPath returns.
-func joinPath(path []string) string {
+func JoinPath(path []string) string {
 	var b strings.Builder
 	for i, name := range path {
 		if i > 0 {
@@ -72,13 +72,16 @@ type scope struct {
 	slots int
 	id    int // which kids of the tree are these fields, which bodies do not hold; or -1
 	rev   int
+
+	sniffs bool // the kids can be found in valid text without a walk
 }
 
 // A node is a name of a path, or several paths' common name.
 type node struct {
 	name   string
-	index  int // of an array's element, if name is one; else -1
-	slot   int // of the path that ends here, -1 if none does
+	quoted string // of a kid of a scope that sniffs
+	index  int    // of an array's element, if name is one; else -1
+	slot   int    // of the path that ends here, -1 if none does
 	kids   []node
 	byName map[string]int // of kids, if they are many
 	low    int            // the slots of the node and what is below: [low, high)
@@ -103,8 +106,12 @@ func newScope(c *condition) scope {
 			s.rev = i
 		}
 	}
+	s.prepare()
 	return s
 }
+
+// needs reports whether a path begins with the name.
+func (s *scope) needs(name string) bool { return s.tree.find(name) >= 0 }
 
 // add returns the node of a path, made if need be.
 func (n *node) add(path []string) *node {

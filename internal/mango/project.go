@@ -46,6 +46,10 @@ func NewProjection(fields []string) (*Projection, error) {
 	return p, nil
 }
 
+// Needs reports whether a wanted field is in the member of that name. A nil
+// Projection needs all.
+func (p *Projection) Needs(member string) bool { return p == nil || p.scope.needs(member) }
+
 // AppendDoc appends the JSON object of the wanted fields that the document has.
 // Members are in the order of the fields; fields of one object stand together at
 // the first one's place. An element of an array becomes a member named by its

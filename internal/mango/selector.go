@@ -175,6 +175,38 @@ func (s *Selector) Never() bool { return s.never }
 // Everything reports whether the selector is {}.
 func (s *Selector) Everything() bool { return s.root == nil }
 
+// Needs reports whether the selector looks into the document's member of that
+// name: of _id, _rev and what Doc.Meta holds a caller can spare the making.
+func (s *Selector) Needs(member string) bool { return s.scope.needs(member) }
+
+// Requiring returns the selector of those matches of s that have all of the
+// fields, which are dotted paths. Errors are of type [*Error].
+func (s *Selector) Requiring(fields ...string) (*Selector, error) {
+	all := &condition{op: opAnd}
+	if s.root != nil {
+		all.kids = append(all.kids, s.root.clone())
+	}
+	for _, f := range fields {
+		path, ok := splitPath(f)
+		if !ok {
+			return nil, &Error{Name: ErrInvalidSortField, Reason: "Invalid sort field: " + string(appendQuoted(nil, f))}
+		}
+		if s.root.requires(path) || isIdent(path) {
+			continue
+		}
+		all.kids = append(all.kids, &condition{op: opExists, exists: true, path: path, arg: constant{kind: kindBool, json: "true", bool: true}})
+	}
+	switch {
+	case s.never || len(all.kids) == 0:
+		return s, nil
+	case len(all.kids) == 1:
+		all = all.kids[0]
+	}
+	r := &Selector{root: all, collation: s.collation}
+	r.scope = newScope(r.root)
+	return r, nil
+}
+
 // Fields returns the paths that the selector looks at, each once, in order of
 // appearance, with dots and backslashes in names escaped. Fields within
 // $elemMatch, $allMatch and $keyMapMatch are not named, only what these look at.
@@ -182,7 +214,7 @@ func (s *Selector) Fields() []string {
 	var list []string
 	seen := map[string]bool{}
 	s.root.leaves(func(c *condition) {
-		if f := joinPath(c.path); !seen[f] {
+		if f := JoinPath(c.path); !seen[f] {
 			seen[f] = true
 			list = append(list, f)
 		}
@@ -221,7 +253,7 @@ func (c *condition) appendJSON(dst []byte) []byte {
 	closing := "}"
 	dst = append(dst, '{')
 	if len(c.path) > 0 {
-		dst = append(appendQuoted(dst, joinPath(c.path)), `:{`...)
+		dst = append(appendQuoted(dst, JoinPath(c.path)), `:{`...)
 		closing += "}"
 	}
 	if c.not {

@@ -66,6 +66,39 @@ func (s Sort) Mixed() bool {
 	return false
 }
 
+// Order returns the total order that a sort stands for: by the keys of fields,
+// then by id, and all of that the other way round if reverse. Documents that are
+// equal by the sort thus come in order of their ids, descending if its first
+// field does. What stands behind _id has no say; without fields the order is
+// that of ids alone.
+func (s Sort) Order() (fields Sort, reverse bool) {
+	for _, f := range s {
+		fields = append(fields, f)
+		if f.Path == "_id" {
+			break
+		}
+	}
+	if len(fields) == 0 {
+		return nil, false
+	}
+	if reverse = fields[0].Descending; reverse {
+		fields = fields.Reversed()
+	}
+	if last := len(fields) - 1; fields[last] == (SortField{Path: "_id"}) {
+		fields = fields[:last]
+	}
+	return fields, reverse
+}
+
+// Reversed returns s with all directions turned round.
+func (s Sort) Reversed() Sort {
+	r := make(Sort, len(s))
+	for i, f := range s {
+		r[i] = SortField{Path: f.Path, Descending: !f.Descending}
+	}
+	return r
+}
+
 // MarshalJSON returns s as CouchDB shows it: [{"path":"asc"}, …].
 func (s Sort) MarshalJSON() ([]byte, error) {
 	b := []byte{'['}
@@ -123,6 +156,9 @@ func NewKeyer(s Sort, c Collation) (*Keyer, error) {
 	return k, nil
 }
 
+// Needs reports whether the keys' fields are in the member of that name.
+func (k *Keyer) Needs(member string) bool { return k.scope.needs(member) }
+
 // isIdent reports whether a path is one of those that compare by bytes.
 func isIdent(path []string) bool {
 	return len(path) == 1 && (path[0] == "_id" || path[0] == "_rev")
@@ -161,7 +197,11 @@ func (k *Keyer) AppendKey(dst []byte, d *Doc) (key []byte, complete bool, err er
 		case absent, blocked:
 			dst, complete = append(dst, missingKey), false
 		case isID:
-			dst = keys.AppendString(dst, d.ID)
+			if len(d.Key) > 0 {
+				dst = append(dst, d.Key...)
+			} else {
+				dst = keys.AppendString(dst, d.ID)
+			}
 		case isRev:
 			dst = keys.AppendString(dst, d.Rev)
 		case inMeta:

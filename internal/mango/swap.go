@@ -171,7 +171,7 @@ func (t *translator) leaf(list []string, name, op string, path []string, at plac
 }
 
 func (t *translator) condition(path []string, what string) string {
-	return string(appendQuoted([]byte{'{'}, joinPath(path))) + ":{" + what + "}}"
+	return string(appendQuoted([]byte{'{'}, JoinPath(path))) + ":{" + what + "}}"
 }
 
 // IsSwapQuery reports whether a JSON object looks like a SwapQuery rather than a

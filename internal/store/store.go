@@ -34,7 +34,7 @@ type Options struct {
 	// fsync; 0 is 100 ms.
 	SyncInterval time.Duration
 	// WrapFS, if set, is called once with the file system; all files under data/
-	// go through what it returns. This is where encryption belongs.
+	// and tmp/ go through what it returns. This is where encryption belongs.
 	WrapFS func(vfs.FS) vfs.FS
 	// Logger gets what the engine has to say; nil is silent.
 	Logger *slog.Logger
@@ -124,7 +124,9 @@ type Store struct {
 	}
 	applied atomic.Uint64 // number of the last batch visible
 	synced  atomic.Uint64 // all batches up to this number are durable
-	ticker  intervalSync
+
+	scratches atomic.Uint64 // number of the last temporary file
+	ticker    intervalSync
 }
 
 // Open opens the store in dir and makes it if the folder is missing or empty.
@@ -234,6 +236,9 @@ func (s *Store) openLocked() error {
 		}
 	case folderStore:
 		s.meta = found.meta
+		if err := s.clearScratch(); err != nil {
+			return err
+		}
 	}
 	if s.meta.Creating {
 		// Nothing was ever acknowledged from a store whose first Open did not end.

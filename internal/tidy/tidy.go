@@ -15,22 +15,24 @@ type room struct {
 // rooms is the table of ARCHITECTURE.md. An edge that is not here is
 // forbidden, even if it points down.
 var rooms = []room{
-	{path: "", imports: []string{"pot", "internal/keys"}, budget: 4500},
+	{path: "", imports: []string{"pot", "internal/keys", "internal/mango"}, budget: 5700},
 	{path: "pot", budget: 8600},
 	{path: "pocket", third: []string{"github.com/andybalholm/brotli", "golang.org/x/sys"}, budget: 6800},
 	{path: "cbor", imports: []string{""}, third: []string{"github.com/fxamacker/cbor/v2"}, budget: 200},
 	{path: "internal/keys", budget: 1400},
 	{path: "internal/revtree", budget: 1400},
-	{path: "internal/mango", imports: []string{"internal/keys"}, budget: 4300},
+	{path: "internal/reduce", budget: 1200},
+	{path: "internal/mango", imports: []string{"internal/keys"}, budget: 4500},
+	{path: "internal/naive", budget: 400},
 	{path: "internal/store", imports: []string{"internal/keys"},
 		third: []string{"github.com/cockroachdb/pebble/v2", "golang.org/x/sys"}, budget: 4300},
-	{path: "engine", imports: []string{"", "pot", "cbor", "internal/keys", "internal/revtree", "internal/mango", "internal/store"}, budget: 6500},
-	{path: "osiertest", imports: []string{"", "internal/keys", "internal/revtree"},
-		third: []string{"pgregory.net/rapid", "github.com/google/go-cmp"}, budget: 7000},
+	{path: "engine", imports: []string{"", "pot", "cbor", "internal/keys", "internal/revtree", "internal/mango", "internal/reduce", "internal/store"}, budget: 14500},
+	{path: "osiertest", imports: []string{"", "internal/keys", "internal/revtree", "internal/mango", "internal/naive"},
+		third: []string{"pgregory.net/rapid", "github.com/google/go-cmp"}, budget: 9400},
 	{path: "server", imports: []string{""}, third: []string{"golang.org/x/crypto/argon2", "github.com/prometheus/client_golang"}, budget: 5000},
 	{path: "server/couch", imports: []string{"", "server"}, budget: 8000},
 	{path: "cmd/osier", imports: []string{"", "engine", "pot", "pocket", "cbor", "server", "server/couch"},
-		third: []string{"github.com/alecthomas/kong", "github.com/prometheus/client_golang", "golang.org/x/term", "golang.org/x/sys"}, budget: 6300},
+		third: []string{"github.com/alecthomas/kong", "github.com/prometheus/client_golang", "golang.org/x/term", "golang.org/x/sys"}, budget: 6900},
 	{path: "internal/tidy", budget: 400},
 }
 

@@ -115,7 +115,7 @@ func mayTest(s source, target string) bool {
 	case "engine", "osiertest":
 		return s.room == "" || s.room == "engine" || s.room == "cmd/osier" || s.room == "cbor" || strings.HasPrefix(s.room, "server")
 	}
-	return target == "internal/revtree" || target == "internal/keys"
+	return target == "internal/revtree" || target == "internal/keys" || target == "internal/naive"
 }
 
 func TestRoomsKeepTheirBudgets(t *testing.T) {
