@@ -15,17 +15,17 @@ import (
 )
 
 // checkUserName wants what a basic authentication header and a document's id
-// can carry.
+// can carry; otherwise it returns a *Forbidden in CouchDB's words.
 func checkUserName(name string) error {
 	switch {
 	case name == "":
-		return errors.New("doc.name is required")
+		return &Forbidden{"doc.name is required"}
 	case name[0] == '_':
-		return errors.New("Username may not start with underscore.")
+		return &Forbidden{"Username may not start with underscore."}
 	case strings.Contains(name, ":"):
-		return errors.New("Character `:` is not allowed in usernames.")
+		return &Forbidden{"Character `:` is not allowed in usernames."}
 	case len(name) > osier.MaxNameBytes:
-		return fmt.Errorf("Username is longer than %d bytes.", osier.MaxNameBytes)
+		return &Forbidden{fmt.Sprintf("Username is longer than %d bytes.", osier.MaxNameBytes)}
 	}
 	return nil
 }
