@@ -22,8 +22,11 @@ func (r *run) remove(op *osier.Op) (osier.OpResult, error) {
 	if r.collection(op.Collection, nil) == nil {
 		return osier.OpResult{}, r.fail(op, osier.KindNotFound, "purge", "")
 	}
-	if op.ID.IsZero() {
+	switch {
+	case op.ID.IsZero():
 		return osier.OpResult{}, r.fail(op, osier.KindInvalid, "purge", "no document id given")
+	case op.Collection == osier.ViewsCollection:
+		return osier.OpResult{}, r.fail(op, osier.KindInvalid, "purge", "a view is dropped by deleting its definition")
 	}
 	ed, err := r.edit(op)
 	if err != nil {
@@ -56,6 +59,28 @@ func (r *run) remove(op *osier.Op) (osier.OpResult, error) {
 	return out, nil
 }
 
+// moves tells whether the document's winner may be another one, or none, after
+// the command.
+func (ed *edit) moves() bool { return ed.changed || ed.removal != nil && ed.removal.leaf != nil }
+
+// purgedAfter lists the documents that were purged after one sequence and up to
+// another: a view that follows the feed does not meet them there.
+func purgedAfter(src source, db, coll uint32, since, last osier.Seq) (ids []osier.ID, err error) {
+	it, err := src.NewIter(purgeKey(db, coll, since+1), purgeKey(db, coll, last+1))
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() {
+		id, err := osier.DecodeID(it.Value())
+		if err != nil {
+			return nil, corrupt("read purge", id, err)
+		}
+		ids = append(ids, id)
+	}
+	return ids, it.Error()
+}
+
 // flushRemoval writes what is left of the document.
 func (ed *edit) flushRemoval(r *run) error {
 	if ed.removal.bodies {
@@ -70,6 +95,9 @@ func (ed *edit) flushRemoval(r *run) error {
 		return err
 	}
 	ed.coll.lastSeq = max(ed.coll.lastSeq, ed.removal.seq)
+	if err := r.a.b.Set(purgeKey(r.db.num, ed.coll.num, ed.removal.seq), ed.id.Encoded()); err != nil {
+		return err
+	}
 	if len(ed.leaves) == 0 {
 		return ed.flushGone(r)
 	}

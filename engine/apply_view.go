@@ -150,10 +150,14 @@ func (n *needRows) Error() string { return "rows of " + n.doc.ID.String() + " ar
 // viewRows works out the document's rows in the eager views of its collection.
 func (ed *edit) viewRows(r *run) error {
 	ed.rows = ed.rows[:0]
-	if !ed.changed {
+	if !ed.moves() {
 		return nil
 	}
 	for _, ix := range r.db.eagerViews(ed.name, ed.coll.num) {
+		if len(ed.leaves) == 0 { // purged
+			ed.rows = append(ed.rows, editRows{ix: ix})
+			continue
+		}
 		w := &ed.leaves[ed.winner()]
 		v, err := ed.version(r, w)
 		if err != nil {
@@ -209,7 +213,7 @@ func (ix *index) isVersion(version uint64) bool {
 
 // flushViews writes a document's rows in eager views.
 func (r *run) flushViews(ed *edit) error {
-	if !ed.changed {
+	if !ed.moves() {
 		return nil
 	}
 	if ed.name == osier.ViewsCollection {
@@ -268,7 +272,7 @@ type claims map[string]osier.ID
 // taken back if others go on without it.
 func (r *run) judged(i int) (osier.OpResult, error) {
 	op := &r.cmd.Ops[i]
-	if !r.cmd.PerDocument || op.Kind != osier.OpPut && op.Kind != osier.OpGraft || len(r.eagerNamed(op.Collection)) == 0 {
+	if !r.cmd.PerDocument || op.Kind != osier.OpPut && op.Kind != osier.OpGraft && op.Kind != osier.OpPurge || len(r.eagerNamed(op.Collection)) == 0 {
 		return r.operation(i)
 	}
 	if err := checkOp(r.db.name, op); err != nil {

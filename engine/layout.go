@@ -42,6 +42,7 @@ const (
 	spaceVersion  = 'v' // id, revision -> the body of a loser or of an earlier version
 	spaceSeq      = 's' // sequence -> the document that took it last
 	spaceDigest   = 'h' // id, SHA-256 -> the blob that a document's attachments share
+	spacePurge    = 'u' // sequence -> the id of a document of which a leaf was purged
 )
 
 const prefixSize = 10 // class, database, collection, space
@@ -113,6 +114,10 @@ func docKey(dst []byte, db, coll uint32, id osier.ID) []byte {
 
 func seqKey(dst []byte, db, coll uint32, seq osier.Seq) []byte {
 	return binary.BigEndian.AppendUint64(prefix(dst, db, coll, spaceSeq), uint64(seq))
+}
+
+func purgeKey(db, coll uint32, seq osier.Seq) []byte {
+	return binary.BigEndian.AppendUint64(prefix(nil, db, coll, spacePurge), uint64(seq))
 }
 
 // revKey is the key of a revision's node or version.

@@ -261,3 +261,53 @@ func TestPrune(t *testing.T) {
 		t.Errorf("the sequence went from %d to %d", before.LastSeq, after.LastSeq)
 	}
 }
+
+// Views of each way of keeping forget what was purged, and show the revision
+// that comes to the fore instead.
+func TestPurgeReachesViews(t *testing.T) {
+	ctx := context.Background()
+	e := openMem(t, "db")
+	views := map[string]*osier.View[int, int]{}
+	var schema []osier.SchemaItem
+	for name, policy := range map[string]osier.UpdatePolicy{"lazy": osier.OnDemand, "eager": osier.Eager, "unique": osier.Unique} {
+		views[name] = osier.NewFieldView[int, int](name, "c", &osier.FieldViewOptions{Keys: []string{"v"}, Policy: policy})
+		schema = append(schema, views[name])
+	}
+	db, err := e.DB(ctx, "db", osier.Schema(schema...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev := func(text string) osier.Rev {
+		r, err := osier.ParseRev(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	a, b := branch{[]osier.Rev{rev("1-a")}, `{"v":1}`}, branch{[]osier.Rev{rev("1-b")}, `{"v":2}`}
+	a.graft(t, db, "")
+	b.graft(t, db, "")
+	want := func(keys ...int) {
+		t.Helper()
+		for name, v := range views {
+			var got []int
+			for row, err := range v.Query(ctx, db) {
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				got = append(got, row.Key)
+			}
+			if !slices.Equal(got, keys) {
+				t.Errorf("the %s view has keys %v, want %v", name, got, keys)
+			}
+		}
+	}
+	want(2)
+	for i, r := range []string{"1-b", "1-a"} {
+		c := &osier.Command{PerDocument: i == 0, Ops: []osier.Op{{Kind: osier.OpPurge, Collection: "c", ID: osier.MustID("doc"), Rev: rev(r)}}}
+		if res, err := db.Exec(ctx, c); err != nil || res.Ops[0].Err != nil {
+			t.Fatal(err, res)
+		}
+		want([]int{1}[i:]...)
+	}
+}

@@ -111,6 +111,18 @@ func (ix *index) follow(src source, w *indexEdit, last osier.Seq) error {
 	}
 	m := ix.mapping()
 	var list rowList
+	if len(changed) == updateDocs {
+		last = changed[len(changed)-1].seq
+	}
+	purged, err := purgedAfter(src, ix.db.num, ix.coll, w.p.seq, last)
+	if err != nil {
+		return err
+	}
+	for _, id := range purged {
+		if err := ix.take1(src, w, m, id, &list); err != nil {
+			return err
+		}
+	}
 	for i := range changed {
 		if err := ix.take1(src, w, m, changed[i].id, &list); err != nil {
 			return err

@@ -2,9 +2,9 @@ package server
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -18,6 +18,9 @@ type securityDoc struct {
 	Security json.RawMessage `json:"security"`
 }
 
+// securityID is the id of a database's security object.
+func securityID(uuid osier.UUID) string { return hex.EncodeToString(uuid[:]) }
+
 // maxHandles bounds the cached handles and security objects.
 const maxHandles = 16 << 10
 
@@ -27,11 +30,11 @@ type gates struct {
 	watching bool
 	gen      uint64 // as in accounts
 	handles  map[string]*osier.DB
-	security map[string]*Security // by the database's identity
+	security map[osier.UUID]*Security // by the database's identity
 }
 
 func newGates() *gates {
-	return &gates{handles: map[string]*osier.DB{}, security: map[string]*Security{}}
+	return &gates{handles: map[string]*osier.DB{}, security: map[osier.UUID]*Security{}}
 }
 
 func (g *gates) setWatching(on bool) {
@@ -43,7 +46,7 @@ func (g *gates) setWatching(on bool) {
 	g.mu.Unlock()
 }
 
-func (g *gates) forget(uuid string) {
+func (g *gates) forget(uuid osier.UUID) {
 	g.mu.Lock()
 	g.gen++
 	delete(g.security, uuid)
@@ -52,14 +55,14 @@ func (g *gates) forget(uuid string) {
 
 // database returns a handle with all rights and the database's identity.
 // ErrNotFound if there is none of that name.
-func (s *Server) database(ctx context.Context, name string) (*osier.DB, string, error) {
+func (s *Server) database(ctx context.Context, name string) (*osier.DB, osier.UUID, error) {
 	s.gates.mu.Lock()
 	db := s.gates.handles[name]
 	s.gates.mu.Unlock()
 	if db == nil {
 		var err error
 		if db, err = s.store.OpenDB(ctx, name); err != nil {
-			return nil, "", err
+			return nil, osier.UUID{}, err
 		}
 		s.gates.mu.Lock()
 		evict(s.gates.handles, maxHandles)
@@ -70,20 +73,20 @@ func (s *Server) database(ctx context.Context, name string) (*osier.DB, string, 
 	q := &osier.Query{Kind: osier.QueryInfo, Collection: osier.DefaultCollection}
 	for row, err := range db.Query(ctx, q) {
 		if err != nil {
-			return nil, "", err
+			return nil, osier.UUID{}, err
 		}
-		return db, fmt.Sprintf("%x", row.DB.UUID), nil
+		return db, row.DB.UUID, nil
 	}
-	return nil, "", &osier.Error{Kind: osier.KindNotFound, Op: "open", DB: name}
+	return nil, osier.UUID{}, &osier.Error{Kind: osier.KindNotFound, Op: "open", DB: name}
 }
 
 // securityOf returns the security object of a database.
-func (s *Server) securityOf(ctx context.Context, name, uuid string) (*Security, error) {
+func (s *Server) securityOf(ctx context.Context, name string, uuid osier.UUID) (*Security, error) {
 	s.gates.mu.Lock()
 	sec, gen := s.gates.security[uuid], s.gates.gen
 	s.gates.mu.Unlock()
 	if sec == nil {
-		doc, err := securityDocs.Get(ctx, s.sys, uuid)
+		doc, err := securityDocs.Get(ctx, s.sys, securityID(uuid))
 		switch {
 		case err == nil:
 			if sec, err = ParseSecurity(doc.Value.Security); err != nil {
@@ -244,7 +247,7 @@ func (a *sessionAccess) setSecurity(ctx context.Context, sess *Session, name str
 		return err
 	}
 	defer s.gates.forget(uuid)
-	_, err = securityDocs.Upsert(ctx, s.sys, uuid, securityDoc{name, sec.JSON})
+	_, err = securityDocs.Upsert(ctx, s.sys, securityID(uuid), securityDoc{name, sec.JSON})
 	return err
 }
 
@@ -265,5 +268,5 @@ func (s *Server) dropped(ctx context.Context, name string) {
 // alive reports whether there is a database of that name and identity.
 func (s *Server) alive(ctx context.Context, name, uuid string) bool {
 	_, now, err := s.database(ctx, name)
-	return err != nil && !errors.Is(err, osier.ErrNotFound) || err == nil && now == uuid
+	return err != nil && !errors.Is(err, osier.ErrNotFound) || err == nil && securityID(now) == uuid
 }

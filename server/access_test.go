@@ -154,6 +154,12 @@ func TestTheSystemDatabaseIsHidden(t *testing.T) {
 	for _, err := range acc.DB.Backend().Query(ctx, &osier.Query{Kind: osier.QueryScan, DB: SystemDB, Collection: "secrets"}) {
 		wantKind(t, "scan", err, osier.ErrNotFound)
 	}
+	_, err = acc.DB.Backend().Stage(ctx, SystemDB, strings.NewReader("x"))
+	wantKind(t, "stage", err, osier.ErrNotFound)
+	_, err = acc.DB.Backend().Fetch(ctx, SystemDB, osier.BlobID{1}, 0, -1)
+	wantKind(t, "fetch", err, osier.ErrNotFound)
+	_, err = acc.DB.Backend().Exec(ctx, &osier.Command{DB: SystemDB, Ops: []osier.Op{putOp("x", `{}`)}})
+	wantKind(t, "write", err, osier.ErrNotFound)
 	for _, err := range acc.DB.Backend().Watch(ctx, &osier.Feed{DB: SystemDB}) {
 		wantKind(t, "watch", err, osier.ErrNotFound)
 	}

@@ -182,7 +182,7 @@ func (a *accounts) remember(rec *record, password string) {
 }
 
 // evict makes room for one more entry: any entry may go.
-func evict[V any](m map[string]V, limit int) {
+func evict[K comparable, V any](m map[K]V, limit int) {
 	for key := range m {
 		if len(m) < limit {
 			return

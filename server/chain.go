@@ -263,7 +263,7 @@ func Challenge(w http.ResponseWriter, r *http.Request) {
 // they were sent.
 func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	pattern := ""
-	if cleanPath(r.URL.Path) {
+	if (s.anyPath || s.segments[firstSegment(r.URL.Path)]) && cleanPath(r.URL.Path) {
 		_, pattern = s.mux.Handler(r)
 	}
 	switch {
@@ -274,6 +274,12 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request) {
 	default:
 		Refuse(w, http.StatusNotFound, "not_found", "There is nothing at this path.")
 	}
+}
+
+// firstSegment is "a" of "/a/b".
+func firstSegment(path string) string {
+	segment, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return segment
 }
 
 // cleanPath reports whether http.ServeMux would leave a path as it is.

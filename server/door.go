@@ -34,7 +34,7 @@ type Host interface {
 	Handle(pattern string, h http.Handler)
 	// Rest registers the handler of all requests that no pattern matches. It
 	// gets their paths as they were sent, neither cleaned nor redirected. Only
-	// one door of a server may have it.
+	// one door of a server may have it: a second call panics.
 	Rest(h http.Handler)
 	// Exempt names requests that are answered without credentials even when
 	// the setting auth.require_user is on (a login, say). It is asked before

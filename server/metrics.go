@@ -23,6 +23,19 @@ type metrics struct {
 
 	mu    sync.Mutex // guards doors
 	doors map[string]Meter
+	// kinds keeps what requests of one kind count to: finding it by its labels
+	// costs allocations, and there are few kinds.
+	kinds sync.Map // of requestKind to *requestMetrics
+}
+
+type requestKind struct {
+	door, method string
+	status       int
+}
+
+type requestMetrics struct {
+	count   prometheus.Counter
+	seconds prometheus.Observer
 }
 
 func newMetrics(more []prometheus.Collector) *metrics {
@@ -54,8 +67,17 @@ func (m *metrics) observe(door, method string, status int, took time.Duration) {
 	default:
 		method = "other"
 	}
-	m.requests.WithLabelValues(door, method, strconv.Itoa(status)).Inc()
-	m.seconds.WithLabelValues(door).Observe(took.Seconds())
+	if status < 100 || status > 599 {
+		status = 0
+	}
+	kind := requestKind{door, method, status}
+	k, ok := m.kinds.Load(kind)
+	if !ok {
+		k, _ = m.kinds.LoadOrStore(kind, &requestMetrics{m.requests.WithLabelValues(door, method, strconv.Itoa(status)), m.seconds.WithLabelValues(door)})
+	}
+	x := k.(*requestMetrics)
+	x.count.Inc()
+	x.seconds.Observe(took.Seconds())
 }
 
 func (m *metrics) counter(door, name, help string) Meter {

@@ -70,10 +70,15 @@ type Server struct {
 	instance Instance
 	current  atomic.Pointer[live]
 
-	mux     *http.ServeMux
-	rest    http.Handler // of requests that no pattern matches
-	exempt  []func(*http.Request) bool
-	handler http.Handler
+	mux *http.ServeMux
+	// segments are the first ones of the mux's patterns: most requests are for
+	// others, and asking the mux about these costs more than they do. With
+	// anyPath there are patterns that may match every path.
+	segments map[string]bool
+	anyPath  bool
+	rest     http.Handler // of requests that no pattern matches
+	exempt   []func(*http.Request) bool
+	handler  http.Handler
 
 	closed   *Security     // of databases without a security object
 	open4all *Security     // if a setting says so
@@ -96,7 +101,7 @@ var (
 // administrator and secrets in order and mounts the doors. The store stays the
 // caller's: close it after the server. ErrInvalid for wrong settings.
 func New(ctx context.Context, store *osier.Store, o *Options) (*Server, error) {
-	s := &Server{store: store, gates: newGates(), rates: newRates(), tasks: newTasks(), mux: http.NewServeMux(),
+	s := &Server{store: store, gates: newGates(), rates: newRates(), tasks: newTasks(), mux: http.NewServeMux(), segments: map[string]bool{},
 		all: osier.Admin("").Grants, log: slog.New(slog.DiscardHandler)}
 	if o != nil {
 		s.o = *o
@@ -270,7 +275,10 @@ func (s *Server) sysChanged(c *osier.Change) {
 	case keyDocs.Name():
 		s.accounts.forgetKey(id)
 	case securityDocs.Name():
-		s.gates.forget(id)
+		var uuid osier.UUID
+		if b, err := hex.DecodeString(id); err == nil && copy(uuid[:], b) == len(uuid) {
+			s.gates.forget(uuid)
+		}
 	}
 }
 
@@ -288,7 +296,16 @@ type host struct {
 	door string
 }
 
-func (h *host) Handle(pattern string, hd http.Handler) { h.s.mux.Handle(pattern, h.named(hd)) }
+func (h *host) Handle(pattern string, hd http.Handler) {
+	h.s.mux.Handle(pattern, h.named(hd))
+	path := pattern
+	if _, rest, ok := strings.Cut(pattern, " "); ok {
+		path = strings.TrimSpace(rest)
+	}
+	segment := firstSegment(path)
+	h.s.segments[segment] = true
+	h.s.anyPath = h.s.anyPath || segment == "" || !strings.HasPrefix(path, "/") || strings.ContainsAny(segment, "{%")
+}
 
 func (h *host) Rest(hd http.Handler) {
 	if h.s.rest != nil {

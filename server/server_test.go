@@ -99,7 +99,9 @@ func benchOn(t testing.TB, store *osier.Store, o *Options) *bench {
 		own = *o
 	}
 	own.Doors = append(own.Doors, b.door)
-	own.Logger = slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if own.Logger == nil {
+		own.Logger = slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
 	if own.Admin == nil {
 		own.Admin = &Credentials{"root", "secret-of-root"}
 	}

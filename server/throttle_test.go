@@ -87,7 +87,7 @@ func TestFailuresRefuseAnAddress(t *testing.T) {
 // The memory of failures and rates is bounded, however many names are tried.
 func TestThrottleMemoryIsBounded(t *testing.T) {
 	f, r := newFailures(), newRates()
-	for n := range 3 * maxThrottleNames {
+	for n := range maxThrottleNames * 5 / 4 {
 		f.failed(fmt.Sprint("user", n), fmt.Sprint("address", n))
 		r.take(fmt.Sprint("user", n), 1, 1)
 	}
@@ -123,8 +123,8 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// Places for waiting requests are counted, for all and for each; hundreds
-// of thousands that come and go leave nothing.
+// Places for waiting requests are counted, for all and for each; thousands
+// that come and go leave nothing.
 func TestWaits(t *testing.T) {
 	gauge := &sum{}
 	w := newWaits(gauge)
@@ -149,7 +149,7 @@ func TestWaits(t *testing.T) {
 		release()
 		release() // once is enough
 	}
-	for range 200_000 {
+	for range 20_000 {
 		_, release, err := w.take(t.Context(), "a", 3, 2)
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -14,17 +15,17 @@ import (
 )
 
 // checkUserName wants what a basic authentication header and a document's id
-// can carry.
+// can carry; otherwise it returns a *Forbidden in CouchDB's words.
 func checkUserName(name string) error {
 	switch {
 	case name == "":
-		return errors.New("doc.name is required")
+		return &Forbidden{"doc.name is required"}
 	case name[0] == '_':
-		return errors.New("Username may not start with underscore.")
+		return &Forbidden{"Username may not start with underscore."}
 	case strings.Contains(name, ":"):
-		return errors.New("Character `:` is not allowed in usernames.")
+		return &Forbidden{"Character `:` is not allowed in usernames."}
 	case len(name) > osier.MaxNameBytes:
-		return fmt.Errorf("Username is longer than %d bytes.", osier.MaxNameBytes)
+		return &Forbidden{fmt.Sprintf("Username is longer than %d bytes.", osier.MaxNameBytes)}
 	}
 	return nil
 }
@@ -429,6 +430,22 @@ func (r *rules) onlyOwn(step, collection string, ids []osier.ID) error {
 		}
 	}
 	return nil
+}
+
+// Stage is Backend's.
+func (r *rules) Stage(ctx context.Context, db string, body io.Reader) (osier.Attachment, error) {
+	if db == SystemDB {
+		return osier.Attachment{}, hidden("stage attachment")
+	}
+	return r.Backend.Stage(ctx, db, body)
+}
+
+// Fetch is Backend's.
+func (r *rules) Fetch(ctx context.Context, db string, blob osier.BlobID, offset, length int64) (io.ReadCloser, error) {
+	if db == SystemDB {
+		return nil, hidden("fetch attachment")
+	}
+	return r.Backend.Fetch(ctx, db, blob, offset, length)
 }
 
 // Watch is Backend's.

@@ -89,9 +89,6 @@ func (c *serveCmd) Run(e *env) (err error) {
 		return err
 	}
 	defer srv.Close()
-	if _, err := eng.DB(e.ctx, "_replicator"); err != nil {
-		return err
-	}
 	made, err := firstAdmin(e.ctx, srv)
 	if err != nil {
 		return err

@@ -35,8 +35,11 @@ func sources(t *testing.T) []source {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bench" || name == "dist") {
+			if path != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "dist") {
 				return fs.SkipDir
+			}
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); path != root && err == nil {
+				return fs.SkipDir // a module of its own
 			}
 			return nil
 		}
