@@ -29,6 +29,8 @@ type applier struct {
 	wrote map[string]struct{}
 	many  bool
 	kv    []*kvGroup // of databases whose key-values the group reads or changes
+	// counted are the databases whose counters of key-values may have moved.
+	counted []*database
 
 	// Kept from command to command, for their memory.
 	run   run
@@ -47,7 +49,7 @@ func (a *applier) begin(e *Engine, b *store.Batch, many bool) {
 	clear(a.wrote)
 	a.directory = false
 	a.touched, a.created, a.dropped, a.shape = a.touched[:0], nil, nil, nil
-	a.kv = nil
+	a.kv, a.counted = nil, a.counted[:0]
 }
 
 // newRun makes the applier ready for a command.
@@ -191,6 +193,9 @@ func (a *applier) touch(db *database) {
 
 // finish writes the counters that the group moved, once each.
 func (a *applier) finish() error {
+	if err := a.finishKV(); err != nil {
+		return err
+	}
 	for _, db := range a.touched {
 		a.key = prefix(a.key[:0], db.num, 0, spaceState)
 		a.buf = db.state.append(a.buf[:0])

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/kv"
 )
 
 // database is what the engine keeps in memory of a database.
@@ -28,6 +29,8 @@ type database struct {
 
 	kv        atomic.Pointer[kvMemory] // nil before the first use
 	kvVersion uint64                   // with which it begins
+	// kvCounters are the writer's, under queue.order; nil: to be read.
+	kvCounters *kv.Counters
 
 	mu          sync.Mutex // guards the two below
 	appliedWake chan struct{}

@@ -367,6 +367,9 @@ func (m *kvMemory) adopt(ev *kv.Event) {
 // abandonKV undoes what a failed group did to memory: what was packed is kept for
 // the next one.
 func (a *applier) abandonKV() {
+	for _, db := range a.counted {
+		db.kvCounters = nil
+	}
 	for _, g := range a.kv {
 		m := g.m
 		for _, b := range g.busy {
