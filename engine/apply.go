@@ -31,6 +31,8 @@ type applier struct {
 	kv    []*kvGroup // of databases whose key-values the group reads or changes
 	// counted are the databases whose counters of key-values may have moved.
 	counted []*database
+	// ownBehind: what is written behind comes from this engine's memory.
+	ownBehind bool
 
 	// Kept from command to command, for their memory.
 	run   run

@@ -169,6 +169,13 @@ func (r *run) flushKV() error {
 	}
 	if m := r.db.kv.Load(); m != nil {
 		g := r.a.kvGroup(m)
+		if r.behind != nil && !r.a.ownBehind {
+			// From a log: memory does not know it yet. It was read once already.
+			_ = kv.ReadPacked(r.behind, func(name string, p *kv.Packed) error {
+				g.events = append(g.events, kv.Event{Namespace: name, Key: string(p.Key), Entry: p.Entry})
+				return nil
+			})
+		}
 		g.drops = append(g.drops, r.kvDrops...)
 		g.events = append(g.events, r.kv.Events...)
 	}

@@ -258,7 +258,7 @@ func FuzzPacked(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var again []byte
 		err := ReadPacked(b, func(name string, p *Packed) error {
-			again = AppendPackedNamespace(again, name, 1, AppendPacked(nil, []byte(p.Key), &p.Entry, p.Was, p.StoredDeadline))
+			again = AppendPackedNamespace(again, name, 1, AppendPacked(nil, p.Key, &p.Entry, p.Was, p.StoredDeadline))
 			return nil
 		})
 		if err != nil {

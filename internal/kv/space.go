@@ -22,8 +22,6 @@ type Space struct {
 	// Now is the sealed time, or a query's, in milliseconds.
 	Now    int64
 	Events []Event
-	// ReadOnly: what is past its deadline is hidden, but not removed.
-	ReadOnly bool
 	// Counters holds them from command to command; nil: they are read from rows
 	// and written there.
 	Counters *Counters
