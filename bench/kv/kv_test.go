@@ -79,14 +79,16 @@ func (o *osierKV) close() { o.eng.Close() }
 
 // locked is the map; values are copied, as a store must.
 type locked struct {
-	mu sync.RWMutex
-	m  map[string][]byte
+	mu   sync.RWMutex
+	m    map[string][]byte
+	bufs [64][]byte
 }
 
-func (l *locked) get(_ int, key string) int {
+func (l *locked) get(worker int, key string) int {
 	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return len(l.m[key])
+	l.bufs[worker] = append(l.bufs[worker][:0], l.m[key]...)
+	l.mu.RUnlock()
+	return len(l.bufs[worker])
 }
 
 func (l *locked) set(key string, value []byte) error {
