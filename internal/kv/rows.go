@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"slices"
 	"sort"
 	"strings"
@@ -214,33 +213,4 @@ func (s *sortedRows) between(lo, hi string) (out []written) {
 		}
 	}
 	return out
-}
-
-// MapBase is rows in a map, for tests and for empty beginnings.
-type MapBase map[string][]byte
-
-// Get reads a row.
-func (m MapBase) Get(key []byte) ([]byte, bool, error) {
-	v, ok := m[string(key)]
-	return v, ok, nil
-}
-
-// Scan reads rows in order, sorting all of them first.
-func (m MapBase) Scan(lo, hi []byte, reverse bool, fn func(key, value []byte) bool) error {
-	var own []string
-	for k := range m {
-		if k >= string(lo) && (hi == nil || bytes.Compare([]byte(k), hi) < 0) {
-			own = append(own, k)
-		}
-	}
-	slices.Sort(own)
-	if reverse {
-		slices.Reverse(own)
-	}
-	for _, k := range own {
-		if !fn([]byte(k), m[k]) {
-			break
-		}
-	}
-	return nil
 }
