@@ -59,7 +59,7 @@ func TestKVMemoryHasACap(t *testing.T) {
 	for i := range keys {
 		must(t, n.Set(ctx, fmt.Sprint(i), value(i)))
 	}
-	for range keys {
+	for range rounds(keys, keys/10) {
 		i := rng.IntN(keys)
 		got, err := n.Get(ctx, fmt.Sprint(i))
 		must(t, err)
@@ -365,7 +365,7 @@ func TestKVStorm(t *testing.T) {
 	for w := range 6 {
 		wg.Go(func() {
 			rng := rngOf(seed, w)
-			for range 150 {
+			for range rounds(150, 40) {
 				if err := kvStormStep(ctx, db, rng); err != nil && osier.KindOf(err) != osier.KindConflict && osier.KindOf(err) != osier.KindInvalid && osier.KindOf(err) != osier.KindNotFound {
 					t.Error(err)
 				}
