@@ -24,6 +24,9 @@ type Lease struct {
 // ErrConflict. Holder is shown to those who fail. Taking, renewing and releasing
 // are always Sync: a token that was given out cannot be taken back by a crash.
 func (n Namespace) Acquire(ctx context.Context, key, holder string, ttl time.Duration) (*Lease, error) {
+	if _, direct := n.w.(*DB); !direct {
+		return nil, n.fail(KindUnsupported, "acquire lease", key, "a lease is not taken within a transaction or batch: its token comes from the commit")
+	}
 	n = n.With(Sync)
 	if ttl <= 0 {
 		return nil, n.fail(KindInvalid, "acquire lease", key, "a time to live is more than 0")

@@ -63,6 +63,10 @@ func (tx *Tx) writeKV(ctx context.Context, op *Op) (OpResult, error) {
 			Err: errors.New("a namespace is not dropped within a transaction")}
 	}
 	own := *op.KV
+	if own.Verb >= KVLeaseAcquire {
+		return OpResult{}, &Error{Kind: KindUnsupported, Op: "lease", DB: tx.db.name, Collection: "kv:" + own.Namespace, ID: own.Key,
+			Err: errors.New("leases are taken and given back outside of transactions")}
+	}
 	res := &KVResult{Found: true, Type: KVPlain, Deadline: own.Deadline}
 	if own.Verb != KVSet || own.If != IfAny || own.Previous {
 		// It depends on what is there.

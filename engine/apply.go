@@ -37,6 +37,10 @@ type applier struct {
 	wrote map[string]struct{}
 	many  bool
 	kv    []*kvGroup // of databases whose key-values the group reads or changes
+	// counted are the databases whose counters of key-values may have moved.
+	counted []*database
+	// ownBehind: what is written behind comes from this engine's memory.
+	ownBehind bool
 
 	// Kept from command to command, for their memory.
 	run   run
@@ -55,7 +59,7 @@ func (a *applier) begin(e *Engine, b *store.Batch, many bool) {
 	clear(a.wrote)
 	a.directory = false
 	a.touched, a.created, a.dropped, a.shape = a.touched[:0], nil, nil, nil
-	a.kv = nil
+	a.kv, a.counted = nil, a.counted[:0]
 	a.beginJournals()
 	a.fenced, a.views = a.fenced[:0], a.views[:0]
 }
@@ -217,6 +221,9 @@ func (a *applier) finish() error {
 		if err := w.finish(); err != nil {
 			return err
 		}
+	}
+	if err := a.finishKV(); err != nil {
+		return err
 	}
 	for _, db := range a.touched {
 		a.key = prefix(a.key[:0], db.num, 0, spaceState)

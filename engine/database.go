@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/kv"
 )
 
 // database is what the engine keeps in memory of a database.
@@ -39,6 +40,8 @@ type database struct {
 	// fence is held shared while derived records are written beside the order,
 	// and alone while a drop of what they are derived from is committed.
 	fence sync.RWMutex
+	// kvCounters are the writer's, under queue.order; nil: to be read.
+	kvCounters *kv.Counters
 
 	mu          sync.Mutex // guards the two below
 	appliedWake chan struct{}

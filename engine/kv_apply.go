@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/osierdb/osier"
 	"github.com/osierdb/osier/internal/kv"
@@ -69,6 +70,10 @@ func (b *kvBase) Scan(lo, hi []byte, reverse bool, fn func(key, value []byte) bo
 func (r *run) space() *kv.Space {
 	if r.kv == nil {
 		r.kv = kv.NewSpace(&kvBase{src: r.a.b, db: r.db.num}, r.cmd.Sealed.Time.UnixMilli())
+		if r.db.kvCounters == nil {
+			r.db.kvCounters = new(kv.Counters)
+		}
+		r.kv.Counters = r.db.kvCounters
 	}
 	return r.kv
 }
@@ -144,6 +149,7 @@ func (r *run) flushKV() error {
 		return nil
 	}
 	b, db := r.a.b, r.db.num
+	r.a.counted = append(r.a.counted, r.db)
 	if r.behind != nil {
 		if err := kv.Behind(r.behind, r.kv, b, func(dst []byte) []byte { return kvRow(dst, db) }); err != nil {
 			return err
@@ -163,8 +169,28 @@ func (r *run) flushKV() error {
 	}
 	if m := r.db.kv.Load(); m != nil {
 		g := r.a.kvGroup(m)
+		if r.behind != nil && !r.a.ownBehind {
+			// From a log: memory does not know it yet. It was read once already.
+			_ = kv.ReadPacked(r.behind, func(name string, p *kv.Packed) error {
+				g.events = append(g.events, kv.Event{Namespace: name, Key: string(p.Key), Entry: p.Entry})
+				return nil
+			})
+		}
 		g.drops = append(g.drops, r.kvDrops...)
 		g.events = append(g.events, r.kv.Events...)
+	}
+	return nil
+}
+
+// finishKV writes the counters of key-values that the group moved.
+func (a *applier) finishKV() error {
+	for _, db := range a.counted {
+		if slices.Contains(a.dropped, db) {
+			continue
+		}
+		if err := db.kvCounters.Flush(func(key, value []byte) error { return a.b.Set(append(kvRow(nil, db.num), key...), value) }); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -135,7 +135,9 @@ func (a *applier) behind(m *kvMemory, lock bool) error {
 	g.show(packed)
 	c := &osier.Command{DB: m.db.name, Ops: []osier.Op{{Kind: osier.OpKVBehind, KV: &osier.KVOp{Packed: packed}}}}
 	a.e.seal(c)
+	a.ownBehind = true
 	_, _, err := a.carryOut(m.db, c, nil)
+	a.ownBehind = false
 	return err
 }
 
@@ -191,7 +193,7 @@ func (m *kvMemory) packShard(sh *kvShard) {
 			if c.Epoch != epoch {
 				return
 			}
-			m.save(sh, tag, space, string(key), &c)
+			m.save(sh, tag, space, key, &c)
 			sh.t.SetStored(r, c.Type != uint8(osier.KVNone), c.Deadline)
 		})
 	}
@@ -367,6 +369,9 @@ func (m *kvMemory) adopt(ev *kv.Event) {
 // abandonKV undoes what a failed group did to memory: what was packed is kept for
 // the next one.
 func (a *applier) abandonKV() {
+	for _, db := range a.counted {
+		db.kvCounters = nil
+	}
 	for _, g := range a.kv {
 		m := g.m
 		for _, b := range g.busy {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -229,5 +230,49 @@ func TestKVCrashOfTheProcess(t *testing.T) {
 		if t.Failed() {
 			return
 		}
+	}
+}
+
+// What was acknowledged before Close refused it is there after reopening, however
+// Close comes in between.
+func TestKVCloseLosesNothing(t *testing.T) {
+	fs := vfs.NewMem()
+	acked := make([]int, 4)
+	for round := range 5 {
+		e := mustOpen(t, "store", smallStore(fs))
+		db, err := e.DB(t.Context(), "shop")
+		must(t, err)
+		for w, want := range acked {
+			v, _, err := db.KV(fmt.Sprint("n", w)).Append(t.Context(), nil, "a")
+			must(t, err)
+			if got, _ := strconv.Atoi(string(v)); got != want {
+				t.Errorf("round %d: writer %d: got %d, acknowledged was %d", round, w, got, want)
+			}
+		}
+		var wg sync.WaitGroup
+		begun := make(chan struct{}, len(acked))
+		for w := range acked {
+			wg.Go(func() {
+				n := db.KV(fmt.Sprint("n", w))
+				for i := acked[w] + 1; ; i++ {
+					err := n.Set(context.Background(), "a", []byte(strconv.Itoa(i)))
+					if err != nil {
+						if osier.KindOf(err) != osier.KindClosed && osier.KindOf(err) != osier.KindUnavailable {
+							t.Errorf("writer %d: %v", w, err)
+						}
+						return
+					}
+					if acked[w] = i; i%50 == 1 {
+						select {
+						case begun <- struct{}{}:
+						default:
+						}
+					}
+				}
+			})
+		}
+		<-begun
+		mustClose(t, e)
+		wg.Wait()
 	}
 }

@@ -166,7 +166,7 @@ func (h *kvHandle) miss(ctx context.Context, b *kvBound, dst []byte, key string)
 	case !sh.w.TryLock():
 		// Not worth waiting for: what the store has is what it is now.
 		var closer io.Closer
-		if c, closer, err = m.read(s, key); err != nil {
+		if c, closer, err = m.read(s, key, false); err != nil {
 			return fail(err)
 		}
 		if closer != nil {
@@ -206,14 +206,17 @@ func named(err error, db, namespace, key string) error {
 }
 
 // read finds a key in the store. The cell's Value is valid until closer is
-// closed.
-func (m *kvMemory) read(s *kvSpace, key string) (c kvmem.Cell, closer io.Closer, err error) {
+// closed. held says that the caller holds a writer lock: the namespace's number
+// cannot change then.
+func (m *kvMemory) read(s *kvSpace, key string, held bool) (c kvmem.Cell, closer io.Closer, err error) {
 	num := s.num.Load()
 	if num == 0 {
 		if num, err = namespaceNum(m.e.store, m.db.num, s.name); err != nil || num == 0 {
 			return kvmem.Cell{}, nil, err
 		}
-		s.num.Store(num)
+		if held {
+			s.num.Store(num)
+		}
 	}
 	b, closer, err := m.e.store.Get(kv.HeadKey(kvRow(nil, m.db.num), num, key))
 	if errors.Is(err, store.ErrNotFound) {
@@ -295,8 +298,11 @@ func (h *kvHandle) SetKV(ctx context.Context, key string, value []byte, ttl int6
 	if m.gone.Load() {
 		return 0, false, nil
 	}
-	old, err := m.load(sh, tag, s, key)
-	if err != nil {
+	r := sh.t.Find(tag, s.id, key)
+	var old kvmem.Cell
+	if r != 0 {
+		old = sh.t.Read(r)
+	} else if old, err = m.load(sh, tag, s, key); err != nil {
 		return 0, false, named(h.e.storeError("set", err), h.db, h.name, key)
 	}
 	if old.Type > uint8(osier.KVPlain) {
@@ -305,7 +311,9 @@ func (h *kvHandle) SetKV(ctx context.Context, key string, value []byte, ttl int6
 	next := kvmem.Cell{Value: value, Version: m.version.Add(1), Deadline: deadline, Type: uint8(osier.KVPlain)}
 	next.Epoch = m.modify(sh, tag, s, key, &old, len(value))
 	next.Was, next.Stored = old.Was, old.Stored
-	m.put(sh, tag, s.id, key, &next)
+	if r == 0 || !m.overwrite(sh, r, &next) {
+		m.put(sh, tag, s.id, key, &next)
+	}
 	if deadline != 0 {
 		m.deadlines.note(m, deadline)
 	}

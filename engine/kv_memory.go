@@ -187,6 +187,14 @@ func (m *kvMemory) put(sh *kvShard, tag, space uint32, key string, c *kvmem.Cell
 	m.account(sh)
 }
 
+// overwrite changes an entry in its place, if it fits there. The caller holds
+// sh.w.
+func (m *kvMemory) overwrite(sh *kvShard, r kvmem.Ref, c *kvmem.Cell) bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.t.Overwrite(r, c)
+}
+
 // evictTries bounds how often room is sought for one entry.
 const evictTries = 4
 
@@ -228,7 +236,7 @@ func (m *kvMemory) load(sh *kvShard, tag uint32, s *kvSpace, key string) (kvmem.
 	if s.whole.Load() {
 		return kvmem.Cell{Epoch: sh.clean}, nil
 	}
-	c, closer, err := m.read(s, key)
+	c, closer, err := m.read(s, key, true)
 	if err != nil {
 		return kvmem.Cell{}, err
 	}
@@ -283,7 +291,7 @@ func (m *kvMemory) modify(sh *kvShard, tag uint32, s *kvSpace, key string, old *
 		return sh.epoch // listed already
 	}
 	if len(sh.frozen) > 0 && old.Epoch == sh.epoch-1 {
-		m.save(sh, tag, s.id, key, old)
+		m.save(sh, tag, s.id, []byte(key), old)
 		old.Was, old.Stored = old.Type != uint8(osier.KVNone), old.Deadline
 	}
 	sh.dirty = append(sh.dirty, tag)
@@ -297,7 +305,7 @@ func (m *kvMemory) modify(sh *kvShard, tag uint32, s *kvSpace, key string, old *
 }
 
 // save packs a frozen state before it is changed, or when its turn has come.
-func (m *kvMemory) save(sh *kvShard, tag, space uint32, key string, c *kvmem.Cell) {
+func (m *kvMemory) save(sh *kvShard, tag, space uint32, key []byte, c *kvmem.Cell) {
 	p := sh.saved[space]
 	if p == nil {
 		if sh.saved == nil {
@@ -307,9 +315,9 @@ func (m *kvMemory) save(sh *kvShard, tag, space uint32, key string, c *kvmem.Cel
 		sh.saved[space] = p
 	}
 	e := kv.Entry{Type: osier.KVType(c.Type), Version: c.Version, Deadline: c.Deadline, Value: c.Value}
-	p.bytes = kv.AppendPacked(p.bytes, []byte(key), &e, c.Was, c.Stored)
+	p.bytes = kv.AppendPacked(p.bytes, key, &e, c.Was, c.Stored)
 	p.count++
 	if e.Type == osier.KVNone {
-		sh.deleted = append(sh.deleted, kvSlot{tag, space, key})
+		sh.deleted = append(sh.deleted, kvSlot{tag, space, string(key)})
 	}
 }

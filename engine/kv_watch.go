@@ -93,7 +93,7 @@ func (g *kvGroup) show(packed []byte) {
 	at := len(g.shown)
 	// It was packed by us just now, so it can be read.
 	_ = kv.ReadPacked(packed, func(name string, p *kv.Packed) error {
-		g.shown = append(g.shown, kv.Event{Namespace: name, Key: p.Key, Entry: p.Entry})
+		g.shown = append(g.shown, kv.Event{Namespace: name, Key: string(p.Key), Entry: p.Entry})
 		return nil
 	})
 	slices.SortStableFunc(g.shown[at:], func(a, b kv.Event) int {

@@ -23,7 +23,7 @@ func checkKVHistories(t *testing.T, h Harness) {
 	names := 0
 	steps := 60
 	if testing.Short() {
-		steps = 25
+		steps = 12
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		names++

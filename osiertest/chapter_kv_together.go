@@ -180,6 +180,15 @@ func kvTogetherTests() []test {
 			x.kind(receive(x, closed).err, osier.KindClosed)
 		}},
 		{"a token of a lease only grows", leaseTokens},
+		{"leases are not taken in transactions and batches", func(x *tc) {
+			var b osier.Batch
+			_, err := b.KV("locks").Acquire(x.ctx, "l", "me", time.Hour)
+			x.kind(err, osier.KindUnsupported)
+			x.kind(x.db.Update(x.ctx, func(tx *osier.Tx) error {
+				_, err := tx.DoKV(x.ctx, osier.KVOp{Namespace: "locks", Key: "l", Verb: osier.KVLeaseAcquire, TTL: 1000})
+				return err
+			}), osier.KindUnsupported)
+		}},
 		{"a lease is never held twice", leaseRace},
 		{"who waits for a lease gets it when it is released or expires", func(x *tc) {
 			n := x.db.KV("locks")

@@ -230,7 +230,7 @@ func NamespacePrefix() []byte { return []byte{SpaceKey, 0, 0, 0, 0, 'n'} }
 func namespaceKey(name string) []byte { return append(NamespacePrefix(), name...) }
 
 // HeadKey is the row of a key's head.
-func HeadKey(dst []byte, num uint32, key string) []byte {
+func HeadKey[K []byte | string](dst []byte, num uint32, key K) []byte {
 	dst = binary.BigEndian.AppendUint32(append(dst, SpaceKey), num)
 	return append(dst, key...)
 }
@@ -243,7 +243,7 @@ func ElementKey(dst []byte, num uint32, id uint64, tag ...byte) []byte {
 }
 
 // ExpiryKey is the row that lists a key under its deadline.
-func ExpiryKey(dst []byte, deadline int64, num uint32, key string) []byte {
+func ExpiryKey[K []byte | string](dst []byte, deadline int64, num uint32, key K) []byte {
 	dst = binary.BigEndian.AppendUint64(append(dst, SpaceExpiry), uint64(deadline))
 	dst = binary.BigEndian.AppendUint32(dst, num)
 	return append(dst, key...)

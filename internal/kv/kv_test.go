@@ -258,7 +258,7 @@ func FuzzPacked(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var again []byte
 		err := ReadPacked(b, func(name string, p *Packed) error {
-			again = AppendPackedNamespace(again, name, 1, AppendPacked(nil, []byte(p.Key), &p.Entry, p.Was, p.StoredDeadline))
+			again = AppendPackedNamespace(again, name, 1, AppendPacked(nil, p.Key, &p.Entry, p.Was, p.StoredDeadline))
 			return nil
 		})
 		if err != nil {
@@ -269,4 +269,33 @@ func FuzzPacked(f *testing.F) {
 			t.Errorf("packed again: %v", err)
 		}
 	})
+}
+
+// MapBase is rows in a map.
+type MapBase map[string][]byte
+
+// Get reads a row.
+func (m MapBase) Get(key []byte) ([]byte, bool, error) {
+	v, ok := m[string(key)]
+	return v, ok, nil
+}
+
+// Scan reads rows in order, sorting all of them first.
+func (m MapBase) Scan(lo, hi []byte, reverse bool, fn func(key, value []byte) bool) error {
+	var own []string
+	for k := range m {
+		if k >= string(lo) && (hi == nil || bytes.Compare([]byte(k), hi) < 0) {
+			own = append(own, k)
+		}
+	}
+	slices.Sort(own)
+	if reverse {
+		slices.Reverse(own)
+	}
+	for _, k := range own {
+		if !fn([]byte(k), m[k]) {
+			break
+		}
+	}
+	return nil
 }

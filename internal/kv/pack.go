@@ -23,7 +23,7 @@ const (
 
 // Packed is one key's state in memory, and what the store has of it.
 type Packed struct {
-	Key            string
+	Key            []byte // of the packed bytes, as Entry.Value
 	Entry          Entry
 	Was            bool
 	StoredDeadline int64
@@ -66,7 +66,7 @@ func AppendPackedNamespace(dst []byte, name string, count int, states []byte) []
 
 func (r *reader) packed() (p Packed) {
 	f := r.byte()
-	p.Key = string(r.bytes())
+	p.Key = r.bytes()
 	p.Entry.Version = r.uvarint()
 	if f&packDeadline != 0 {
 		p.Entry.Deadline = int64(r.uvarint())

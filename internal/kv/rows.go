@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"slices"
 	"sort"
 	"strings"
@@ -19,19 +18,18 @@ type Base interface {
 // Overlay is writes over a Base, which is left alone. Cost: a write is a step
 // among few keys; a scan merges.
 type Overlay struct {
-	base   Base
-	values map[string][]byte // nil: deleted
-	keys   sortedKeys        // of values
-	drops  [][2]string       // ranges deleted below values
+	base  Base
+	rows  sortedRows
+	drops [][2]string // ranges deleted below rows
 }
 
 // NewOverlay begins with no writes.
-func NewOverlay(base Base) *Overlay { return &Overlay{base: base, values: map[string][]byte{}} }
+func NewOverlay(base Base) *Overlay { return &Overlay{base: base} }
 
 // Get reads a row.
 func (o *Overlay) Get(key []byte) ([]byte, bool, error) {
-	if v, ok := o.values[string(key)]; ok {
-		return v, v != nil, nil
+	if r := o.rows.get(string(key)); r != nil {
+		return r.value, r.value != nil, nil
 	}
 	if o.dropped(key) {
 		return nil, false, nil
@@ -50,35 +48,23 @@ func (o *Overlay) dropped(key []byte) bool {
 
 // Set writes a row; value is copied.
 func (o *Overlay) Set(key, value []byte) {
-	own := append(make([]byte, 0, len(value)), value...)
-	o.put(key, own)
+	o.rows.put(string(key), append(make([]byte, 0, len(value)), value...))
 }
 
 // Delete removes a row.
-func (o *Overlay) Delete(key []byte) { o.put(key, nil) }
-
-func (o *Overlay) put(key, value []byte) {
-	if _, known := o.values[string(key)]; known {
-		o.values[string(key)] = value
-		return
-	}
-	k := string(key)
-	o.values[k] = value
-	o.keys.insert(k)
-}
+func (o *Overlay) Delete(key []byte) { o.rows.put(string(key), nil) }
 
 // DeleteRange removes the rows from lo to hi (not included).
 func (o *Overlay) DeleteRange(lo, hi []byte) {
-	for _, k := range o.keys.between(string(lo), string(hi)) {
-		delete(o.values, k)
-		o.keys.remove(k)
+	for _, r := range o.rows.between(string(lo), string(hi)) {
+		o.rows.remove(r.key)
 	}
 	o.drops = append(o.drops, [2]string{string(lo), string(hi)})
 }
 
 // Scan reads rows in order.
 func (o *Overlay) Scan(lo, hi []byte, reverse bool, fn func(key, value []byte) bool) error {
-	own := o.keys.between(string(lo), string(hi))
+	own := o.rows.between(string(lo), string(hi))
 	if reverse {
 		slices.Reverse(own)
 	}
@@ -91,17 +77,16 @@ func (o *Overlay) Scan(lo, hi []byte, reverse bool, fn func(key, value []byte) b
 	}
 	stopped := false
 	emit := func() bool { // own[0]
-		k := own[0]
+		r := own[0]
 		own = own[1:]
-		v, ok := o.values[k]
-		if ok && v != nil && !fn([]byte(k), v) {
+		if r.value != nil && !fn([]byte(r.key), r.value) {
 			stopped = true
 		}
 		return !stopped
 	}
 	err := o.base.Scan(lo, hi, reverse, func(key, value []byte) bool {
 		for len(own) > 0 {
-			c := before(own[0], key)
+			c := before(own[0].key, key)
 			if c > 0 {
 				break
 			}
@@ -112,7 +97,7 @@ func (o *Overlay) Scan(lo, hi []byte, reverse bool, fn func(key, value []byte) b
 				return true // the overlay's row hides it
 			}
 		}
-		if _, hidden := o.values[string(key)]; hidden || o.dropped(key) {
+		if o.dropped(key) {
 			return true
 		}
 		if !fn(key, value) {
@@ -133,13 +118,13 @@ func (o *Overlay) Flush(set func(key, value []byte) error, del func(key []byte) 
 			return err
 		}
 	}
-	for _, block := range o.keys.blocks {
-		for _, k := range block {
+	for _, block := range o.rows.blocks {
+		for _, r := range block {
 			var err error
-			if v := o.values[k]; v != nil {
-				err = set([]byte(k), v)
+			if r.value != nil {
+				err = set([]byte(r.key), r.value)
 			} else {
-				err = del([]byte(k))
+				err = del([]byte(r.key))
 			}
 			if err != nil {
 				return err
@@ -149,45 +134,62 @@ func (o *Overlay) Flush(set func(key, value []byte) error, del func(key []byte) 
 	return nil
 }
 
-// Empty reports whether there are no writes.
-func (o *Overlay) Empty() bool { return len(o.values) == 0 && len(o.drops) == 0 }
+// written is a row of an overlay; a nil value is a deletion.
+type written struct {
+	key   string
+	value []byte
+}
 
-// sortedKeys is an ordered list of keys in blocks, so that an insertion moves
-// few of them.
-type sortedKeys struct{ blocks [][]string }
+// sortedRows is an ordered list of rows in blocks, so that an insertion moves few
+// of them.
+type sortedRows struct{ blocks [][]written }
 
-const blockKeys = 256
+const blockRows = 256
 
 // find returns the block that k belongs to.
-func (s *sortedKeys) find(k string) int {
-	i := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i][0] > k })
+func (s *sortedRows) find(k string) int {
+	i := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i][0].key > k })
 	return max(i-1, 0)
 }
 
-func (s *sortedKeys) insert(k string) {
+func compareKey(r written, k string) int { return strings.Compare(r.key, k) }
+
+func (s *sortedRows) get(k string) *written {
 	if len(s.blocks) == 0 {
-		s.blocks = [][]string{{k}}
+		return nil
+	}
+	b := s.blocks[s.find(k)]
+	if i, found := slices.BinarySearchFunc(b, k, compareKey); found {
+		return &b[i]
+	}
+	return nil
+}
+
+func (s *sortedRows) put(k string, value []byte) {
+	if len(s.blocks) == 0 {
+		s.blocks = [][]written{{{k, value}}}
 		return
 	}
 	b := s.find(k)
-	i, found := slices.BinarySearch(s.blocks[b], k)
+	i, found := slices.BinarySearchFunc(s.blocks[b], k, compareKey)
 	if found {
+		s.blocks[b][i].value = value
 		return
 	}
-	s.blocks[b] = slices.Insert(s.blocks[b], i, k)
-	if n := len(s.blocks[b]); n >= 2*blockKeys {
+	s.blocks[b] = slices.Insert(s.blocks[b], i, written{k, value})
+	if n := len(s.blocks[b]); n >= 2*blockRows {
 		right := slices.Clone(s.blocks[b][n/2:])
 		s.blocks[b] = s.blocks[b][: n/2 : n/2]
 		s.blocks = slices.Insert(s.blocks, b+1, right)
 	}
 }
 
-func (s *sortedKeys) remove(k string) {
+func (s *sortedRows) remove(k string) {
 	if len(s.blocks) == 0 {
 		return
 	}
 	b := s.find(k)
-	i, found := slices.BinarySearch(s.blocks[b], k)
+	i, found := slices.BinarySearchFunc(s.blocks[b], k, compareKey)
 	if !found {
 		return
 	}
@@ -196,48 +198,19 @@ func (s *sortedKeys) remove(k string) {
 	}
 }
 
-// between lists the keys from lo to hi (not included; "" is no bound).
-func (s *sortedKeys) between(lo, hi string) (out []string) {
+// between lists the rows from lo to hi (not included; "" is no bound).
+func (s *sortedRows) between(lo, hi string) (out []written) {
 	if len(s.blocks) == 0 {
 		return nil
 	}
 	for b := s.find(lo); b < len(s.blocks); b++ {
-		i, _ := slices.BinarySearch(s.blocks[b], lo)
-		for _, k := range s.blocks[b][i:] {
-			if hi != "" && k >= hi {
+		i, _ := slices.BinarySearchFunc(s.blocks[b], lo, compareKey)
+		for _, r := range s.blocks[b][i:] {
+			if hi != "" && r.key >= hi {
 				return out
 			}
-			out = append(out, k)
+			out = append(out, r)
 		}
 	}
 	return out
-}
-
-// MapBase is rows in a map, for tests and for empty beginnings.
-type MapBase map[string][]byte
-
-// Get reads a row.
-func (m MapBase) Get(key []byte) ([]byte, bool, error) {
-	v, ok := m[string(key)]
-	return v, ok, nil
-}
-
-// Scan reads rows in order, sorting all of them first.
-func (m MapBase) Scan(lo, hi []byte, reverse bool, fn func(key, value []byte) bool) error {
-	var own []string
-	for k := range m {
-		if k >= string(lo) && (hi == nil || bytes.Compare([]byte(k), hi) < 0) {
-			own = append(own, k)
-		}
-	}
-	slices.Sort(own)
-	if reverse {
-		slices.Reverse(own)
-	}
-	for _, k := range own {
-		if !fn([]byte(k), m[k]) {
-			break
-		}
-	}
-	return nil
 }

@@ -22,8 +22,9 @@ type Space struct {
 	// Now is the sealed time, or a query's, in milliseconds.
 	Now    int64
 	Events []Event
-	// ReadOnly: what is past its deadline is hidden, but not removed.
-	ReadOnly bool
+	// Counters holds them from command to command; nil: they are read from rows
+	// and written there.
+	Counters *Counters
 
 	state    State
 	loaded   bool // state is
@@ -31,6 +32,54 @@ type Space struct {
 	spaces   map[string]*namespace
 	newNames []string
 	buf      []byte
+}
+
+// Counters are a database's counters of key-values while many commands are
+// carried out. Whoever lets commands fail halfway must begin with new ones.
+type Counters struct {
+	state  State
+	loaded bool
+	dirty  bool
+	spaces map[string]Namespace // Num 0: there is none
+	moved  map[string]bool      // whose rows are to be written
+}
+
+// Flush writes what has moved.
+func (c *Counters) Flush(set func(key, value []byte) error) error {
+	for name := range c.moved {
+		if n := c.spaces[name]; n.Num != 0 {
+			if err := set(namespaceKey(name), n.Append(nil)); err != nil {
+				return err
+			}
+		}
+	}
+	clear(c.moved)
+	if !c.dirty {
+		return nil
+	}
+	c.dirty = false
+	return set(stateKey(), c.state.Append(nil))
+}
+
+// keep takes a command's counters.
+func (c *Counters) keep(s *Space) {
+	if c.spaces == nil {
+		c.spaces, c.moved = map[string]Namespace{}, map[string]bool{}
+	}
+	for _, name := range s.newNames {
+		n := s.spaces[name]
+		if !n.known {
+			n.Namespace = Namespace{}
+		}
+		c.spaces[name] = n.Namespace
+		if n.dirty {
+			c.moved[name] = true
+		}
+	}
+	if s.loaded {
+		c.state, c.loaded = s.state, true
+		c.dirty = c.dirty || s.dirty
+	}
 }
 
 type namespace struct {
@@ -47,6 +96,10 @@ func NewSpace(base Base, now int64) *Space {
 
 func (s *Space) loadState() error {
 	if s.loaded {
+		return nil
+	}
+	if s.Counters != nil && s.Counters.loaded {
+		s.state, s.loaded = s.Counters.state, true
 		return nil
 	}
 	b, found, err := s.Rows.Get(stateKey())
@@ -71,15 +124,8 @@ func (s *Space) space(name string, create bool) (*namespace, error) {
 	n := s.spaces[name]
 	if n == nil {
 		n = &namespace{name: name}
-		b, found, err := s.Rows.Get(namespaceKey(name))
-		if err != nil {
+		if err := s.readSpace(n); err != nil {
 			return nil, err
-		}
-		if found {
-			if n.Namespace, err = DecodeNamespace(b); err != nil {
-				return nil, corrupt(name, "", err)
-			}
-			n.known = true
 		}
 		s.spaces[name] = n
 		s.newNames = append(s.newNames, name)
@@ -94,6 +140,25 @@ func (s *Space) space(name string, create bool) (*namespace, error) {
 		n.known, n.dirty = true, true
 	}
 	return n, nil
+}
+
+// readSpace finds a namespace's record.
+func (s *Space) readSpace(n *namespace) error {
+	if s.Counters != nil {
+		if kept, ok := s.Counters.spaces[n.name]; ok {
+			n.Namespace, n.known = kept, kept.Num != 0
+			return nil
+		}
+	}
+	b, found, err := s.Rows.Get(namespaceKey(n.name))
+	if err != nil || !found {
+		return err
+	}
+	if n.Namespace, err = DecodeNamespace(b); err != nil {
+		return corrupt(n.name, "", err)
+	}
+	n.known = true
+	return nil
 }
 
 // head reads a key's head as it is stored, past its deadline or not. Its Value
@@ -152,9 +217,7 @@ func (s *Space) put(n *namespace, key string, old, next *Entry, version uint64, 
 		n.Keys--
 	}
 	n.Newest, n.dirty = max(n.Newest, version), true
-	ev := Event{Namespace: n.name, Key: key, Entry: *next, Expired: expired}
-	ev.Entry.Value = slices.Clone(next.Value)
-	s.Events = append(s.Events, ev)
+	s.Events = append(s.Events, Event{Namespace: n.name, Key: key, Entry: *next, Expired: expired})
 	return s.advance(version)
 }
 
@@ -190,7 +253,9 @@ func (s *Space) Do(op *osier.KVOp, version uint64, res *osier.KVResult) error {
 	if err != nil {
 		return err
 	}
-	stored.Value = slices.Clone(stored.Value)
+	if op.Verb != osier.KVSet || op.Previous || op.If == osier.IfEqual {
+		stored.Value = slices.Clone(stored.Value)
+	}
 	old := stored
 	if old.Expired(s.Now) {
 		old = Entry{}
@@ -329,6 +394,10 @@ func (s *Space) Drop(name string) (existed bool, err error) {
 
 // Finish writes the counters that moved.
 func (s *Space) Finish() error {
+	if s.Counters != nil {
+		s.Counters.keep(s)
+		return nil
+	}
 	for _, name := range s.newNames {
 		n := s.spaces[name]
 		if n.dirty {

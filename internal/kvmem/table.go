@@ -167,20 +167,37 @@ func (t *Table) Put(tag, space uint32, key string, c *Cell, grow bool) bool {
 	return true
 }
 
+// Overwrite makes c an entry that Find has just given, without looking for it
+// again. It fails, changing nothing, if c takes another amount of room.
+func (t *Table) Overwrite(r Ref, c *Cell) bool {
+	b := t.arena.at(r)
+	k := int(binary.LittleEndian.Uint16(b[atKeyLen:]))
+	if units(sizeOf(b)) != units(headerSize+k+len(c.Value)) {
+		return false
+	}
+	fillHeader(b, c)
+	copy(b[headerSize+k:], c.Value)
+	return true
+}
+
 func fill(b []byte, space uint32, key string, c *Cell) {
-	binary.LittleEndian.PutUint32(b[atEpoch:], c.Epoch)
 	binary.LittleEndian.PutUint32(b[atSpace:], space)
+	binary.LittleEndian.PutUint16(b[atKeyLen:], uint16(len(key)))
+	fillHeader(b, c)
+	copy(b[headerSize:], key)
+	copy(b[headerSize+len(key):], c.Value)
+}
+
+func fillHeader(b []byte, c *Cell) {
+	binary.LittleEndian.PutUint32(b[atEpoch:], c.Epoch)
 	binary.LittleEndian.PutUint64(b[atVersion:], c.Version)
 	binary.LittleEndian.PutUint64(b[atDeadline:], uint64(c.Deadline))
 	putStored(b, c.Was, c.Stored)
 	binary.LittleEndian.PutUint32(b[atValueLen:], uint32(len(c.Value)))
-	binary.LittleEndian.PutUint16(b[atKeyLen:], uint16(len(key)))
 	b[atType], b[atFlags] = c.Type, 0
 	if c.Busy {
 		b[atFlags] |= flagBusy
 	}
-	copy(b[headerSize:], key)
-	copy(b[headerSize+len(key):], c.Value)
 }
 
 func putStored(b []byte, was bool, stored int64) {

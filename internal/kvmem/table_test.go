@@ -38,6 +38,16 @@ func TestTableIsAMap(t *testing.T) {
 					t.Fatal("put with leave to grow failed")
 				}
 			},
+			"overwrite": func(t *rapid.T) {
+				w := gen.Draw(t, "where")
+				if r := tab.Find(tag(w), w.space, w.key); r != 0 {
+					c := model[w]
+					c.Value, c.Version = bytes.Repeat([]byte{7}, rapid.IntRange(0, 80).Draw(t, "size")), 7
+					if tab.Overwrite(r, &c) {
+						model[w] = c
+					}
+				}
+			},
 			"remove": func(t *rapid.T) {
 				w := gen.Draw(t, "where")
 				tab.Remove(tag(w), w.space, w.key)
