@@ -28,6 +28,8 @@ type cli struct {
 	Changes     changesCmd     `cmd:"" group:"documents" help:"Show the change feed of a database or collection."`
 	Attachments attachmentsCmd `cmd:"" aliases:"attach" group:"documents" help:"Put, get and list attachments."`
 
+	Journal journalCmd `cmd:"" group:"documents" help:"Append to, read and look after journals (DB:JOURNAL)."`
+
 	Databases   databasesCmd   `cmd:"" group:"store" help:"List, create and drop databases."`
 	Collections collectionsCmd `cmd:"" group:"store" help:"List, set up and drop collections."`
 	Stats       statsCmd       `cmd:"" group:"store" help:"Show numbers about the store or a database."`
