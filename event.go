@@ -140,7 +140,7 @@ func AppendEvent(dst []byte, e *Event) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, flags<<24|uint32(size))
 	dst = e.Position.Append(dst)
 	if flags&eventExpires != 0 {
-		dst = binary.BigEndian.AppendUint64(dst, uint64(max(e.Expires.UnixMilli(), 0)))
+		dst = binary.BigEndian.AppendUint64(dst, uint64(max(e.Expires.UnixMilli(), 1)))
 	}
 	if flags&eventTyped != 0 {
 		dst = append(append(dst, byte(len(e.Type))), e.Type...)

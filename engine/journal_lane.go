@@ -126,7 +126,7 @@ func (j *journal) take(events []osier.Event, at osier.Position, size int) (last 
 		s.bytes = osier.AppendEvent(s.bytes, &e)
 		raw := osier.RawEvent{Position: at}
 		if !e.Expires.IsZero() {
-			raw.Expires = max(e.Expires.UnixMilli(), 0)
+			raw.Expires = max(e.Expires.UnixMilli(), 1)
 		}
 		s.note(&raw)
 		last, at = at, at.Next()
