@@ -229,6 +229,9 @@ func (r *journalReader) end() osier.Position {
 
 // blocks shows what the store has of the range.
 func (r *journalReader) blocks(ctx context.Context, yield func(*osier.Window) bool) (more bool, err error) {
+	if len(r.mem) > 0 && !r.from.Before(r.mem[0].first) {
+		return true, nil // memory has all of it
+	}
 	lower, _ := eventsRange(r.db, r.st.num)
 	it, err := r.src.NewIter(lower, eventsEnd(r.db, r.st.num, r.end()))
 	if err != nil {
