@@ -385,9 +385,7 @@ type TailOptions struct {
 	All   bool     // begin with all that is kept
 	Types []string // only these
 	Limit int      // end after so many; 0: no limit
-	// Mode is FeedLive unless set otherwise: with Once it ends at the end of
-	// what there is.
-	Once bool
+	Once  bool     // end at the end of what there is
 }
 
 // Tail streams events as they are appended, for ever. Their Data is valid until
