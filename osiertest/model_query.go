@@ -82,7 +82,7 @@ func (m *Model) tryAnswer(ctx context.Context, q *osier.Query) (rows []osier.Row
 		delete(m.pins, q.Pin)
 		return nil, nil, nil
 	}
-	if q.Kind >= osier.QueryJournal {
+	if q.Kind >= osier.QueryJournal && q.Kind <= osier.QueryJournalInfo {
 		rows, err = db.journal(q, m.clock())
 		return rows, nil, err
 	}
