@@ -14,6 +14,10 @@
 //	blog, err := eng.DB(ctx, "blog", osier.Schema(Posts))
 //	doc, err := Posts.Insert(ctx, blog, Post{Title: "Hello"})
 //
+// Beside its collections a DB has journals, append-only logs of events that take
+// part in its transactions ([Journal]), and topics, messages to whoever listens
+// ([Topic]).
+//
 // Every change is a [Command], every read a [Query], every wait a [Feed]; a
 // [Backend] carries them out. Programs use the handles above them.
 //

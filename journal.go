@@ -98,6 +98,18 @@ type JournalQuery struct {
 	Types       []string // only events of these types; none: all
 }
 
+// Check refuses bounds that are no positions, and too many types.
+func (q *JournalQuery) Check() error {
+	switch {
+	case q.From.Micros < 0 || q.Until.Micros < 0:
+		return invalid("read journal", "a position before 1970")
+	case len(q.Types) > MaxJournalTypesFilter:
+		return &Error{Kind: KindTooLarge, Op: "read journal",
+			Err: fmt.Errorf("%d types in a filter, at most %d are possible", len(q.Types), MaxJournalTypesFilter)}
+	}
+	return nil
+}
+
 // JournalFeed makes a Feed one of a journal's events.
 type JournalFeed struct {
 	// From is where to go on: the last position seen, Next. Zero means what
@@ -281,14 +293,21 @@ func (o *ReadOptions) bounds() JournalQuery {
 	case !o.After.IsZero():
 		q.From = o.After.Next()
 	case !o.Since.IsZero():
-		q.From = PositionAt(o.Since)
+		q.From = latest(PositionAt(o.Since), Beginning())
 	case o.All:
 		q.From = Beginning()
 	}
 	if q.Until.IsZero() && !o.Before.IsZero() {
-		q.Until = PositionAt(o.Before)
+		q.Until = latest(PositionAt(o.Before), Beginning())
 	}
 	return q
+}
+
+func latest(p, q Position) Position {
+	if p.Before(q) {
+		return q
+	}
+	return p
 }
 
 func (j *Journal) reading(kind QueryKind, o *ReadOptions) *Query {
@@ -366,9 +385,7 @@ type TailOptions struct {
 	All   bool     // begin with all that is kept
 	Types []string // only these
 	Limit int      // end after so many; 0: no limit
-	// Mode is FeedLive unless set otherwise: with Once it ends at the end of
-	// what there is.
-	Once bool
+	Once  bool     // end at the end of what there is
 }
 
 // Tail streams events as they are appended, for ever. Their Data is valid until

@@ -66,6 +66,9 @@ func (r *run) journalOp(op *osier.Op) (osier.OpResult, error) {
 	if ed == nil {
 		return osier.OpResult{}, r.fail(op, osier.KindNotFound, "change journal", "")
 	}
+	if op.Journal.Before.Micros < 0 {
+		return osier.OpResult{}, r.fail(op, osier.KindInvalid, "trim", "a position before 1970")
+	}
 	if ed.touched {
 		return osier.OpResult{}, r.fail(op, osier.KindInvalid, "change journal", "a trim or drop must come first of what a command does to a journal")
 	}
@@ -476,6 +479,9 @@ func (ed *journalEdit) trim(src source, p osier.Position) error {
 	gone, kept, err := split(&edge, p)
 	if err != nil {
 		return err
+	}
+	if gone.count == 0 {
+		return errRecord // the key says that it is older
 	}
 	kept.events = slices.Clone(kept.events)
 	count, size, err := ed.before(it, &edge)

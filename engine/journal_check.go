@@ -127,12 +127,12 @@ func (c *checker) journal(st *journalState) error {
 		return err
 	}
 	switch {
+	case !openFound:
+		c.wrong(osier.ID{}, "the events from %v on, which belong to no complete block, are missing", st.tailFirst)
 	case count != st.count || size != st.bytes:
 		c.wrong(osier.ID{}, "counts are %d events, %d bytes; found %d, %d", st.count, st.bytes, count, size)
 	case st.last.Before(last.last):
 		c.wrong(osier.ID{}, "its last event should be at %v, found one at %v", st.last, last.last)
-	case !openFound:
-		c.wrong(osier.ID{}, "the events from %v on, which belong to no complete block, are missing", st.tailFirst)
 	case nextOrdinal > st.appended || nextOffset > st.written:
 		c.wrong(osier.ID{}, "%d events of %d bytes were appended, found number %d up to byte %d", st.appended, st.written, nextOrdinal, nextOffset)
 	}

@@ -75,6 +75,11 @@ func (e *Engine) AppendJournal(ctx context.Context, dbName, resource string, lev
 // appendRelaxed takes events into memory. It returns a wait if that must come
 // first; handled is false if the ordinary way must be taken.
 func (e *Engine) appendRelaxed(j *journal, level osier.Durability, events []osier.Event) (res osier.JournalResult, wait func(context.Context) error, handled bool, err error) {
+	select {
+	case <-e.fenced:
+		return res, nil, false, nil // the ordinary way says why
+	default:
+	}
 	now := max(e.now().UnixMicro(), e.horizon.floor, 1)
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -126,7 +131,7 @@ func (j *journal) take(events []osier.Event, at osier.Position, size int) (last 
 		s.bytes = osier.AppendEvent(s.bytes, &e)
 		raw := osier.RawEvent{Position: at}
 		if !e.Expires.IsZero() {
-			raw.Expires = max(e.Expires.UnixMilli(), 0)
+			raw.Expires = max(e.Expires.UnixMilli(), 1)
 		}
 		s.note(&raw)
 		last, at = at, at.Next()

@@ -159,7 +159,7 @@ func (r *journalReader) look(j *journal) {
 
 // ask sets what is to be read.
 func (r *journalReader) ask(q *osier.JournalQuery, reverse bool, limit int) error {
-	if err := checkTypes(q.Types); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
 	r.from, r.until, r.reverse, r.left = q.From, q.Until, reverse, limit
@@ -190,13 +190,6 @@ func (r *journalReader) filter(types []string) {
 		}
 		r.types[t] = true
 	}
-}
-
-func checkTypes(types []string) error {
-	if len(types) > osier.MaxJournalTypesFilter {
-		return &osier.Error{Kind: osier.KindTooLarge, Op: "read journal", Err: errors.New("too many types in a filter")}
-	}
-	return nil
 }
 
 // windows shows the range as runs of events, each valid until the next.
@@ -236,6 +229,9 @@ func (r *journalReader) end() osier.Position {
 
 // blocks shows what the store has of the range.
 func (r *journalReader) blocks(ctx context.Context, yield func(*osier.Window) bool) (more bool, err error) {
+	if len(r.mem) > 0 && !r.from.Before(r.mem[0].first) {
+		return true, nil // memory has all of it
+	}
 	lower, _ := eventsRange(r.db, r.st.num)
 	it, err := r.src.NewIter(lower, eventsEnd(r.db, r.st.num, r.end()))
 	if err != nil {
@@ -442,7 +438,7 @@ func (e *Engine) watchJournal(ctx context.Context, f *osier.Feed, yield func(osi
 		return &osier.Error{Kind: osier.KindInvalid, Op: "watch", DB: f.DB, Collection: f.Collection,
 			Err: errors.New("a journal's feed names the journal, and goes forward")}
 	}
-	if err := checkTypes(f.Journal.Types); err != nil {
+	if err := (&osier.JournalQuery{From: f.Journal.From, Types: f.Journal.Types}).Check(); err != nil {
 		return err
 	}
 	w := &journalFeed{e: e, db: db, f: f, from: f.Journal.From, name: name, first: f.Journal.From}

@@ -28,11 +28,11 @@ func TestJournalTakesManyWriters(t *testing.T) {
 	e := mustOpen(t, t.TempDir(), nil)
 	defer mustClose(t, e)
 	ctx := t.Context()
-	db, err := e.DB(ctx, "shop")
+	j := osier.NewJournal("events", osier.JournalSettings{Durability: osier.Relaxed})
+	db, err := e.DB(ctx, "shop", osier.Schema(j))
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := osier.NewJournal("events", osier.JournalSettings{Durability: osier.Relaxed})
 	tail := make(chan error, 1)
 	go func() {
 		tail <- readInOrder(j.Tail(ctx, db, &osier.TailOptions{All: true, Limit: writers * each}), writers, each)
@@ -54,7 +54,7 @@ func TestJournalTakesManyWriters(t *testing.T) {
 					binary.BigEndian.PutUint64(events[i].Data[8:], uint64(n+i))
 				}
 				to := db
-				if n%1009 == 0 {
+				if n%10_007 == 0 {
 					to = db.With(osier.Buffered) // by the ordinary way
 				}
 				if _, err := j.AppendEvents(ctx, to, events[:k], nil); err != nil {

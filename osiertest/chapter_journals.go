@@ -580,7 +580,16 @@ func journalLimits(x *tc) {
 	}
 	_, err := drain(log.Read(x.ctx, x.db, &osier.ReadOptions{Types: make([]string, osier.MaxJournalTypesFilter+1)}))
 	x.kind(err, osier.KindTooLarge)
-	n, err := log.Count(x.ctx, x.db, nil)
+	long := osier.Position{Micros: -1}
+	_, err = drain(log.Read(x.ctx, x.db, &osier.ReadOptions{From: long}))
+	x.kind(err, osier.KindInvalid)
+	_, err = log.Count(x.ctx, x.db, &osier.ReadOptions{Until: long})
+	x.kind(err, osier.KindInvalid)
+	x.kind(log.Trim(x.ctx, x.db, long), osier.KindInvalid)
+	_, err = drain(x.db.Watch(x.ctx, &osier.Feed{Collection: osier.JournalResource("log"), Journal: &osier.JournalFeed{From: long}}))
+	x.kind(err, osier.KindInvalid)
+	x.same("before 1970", x.texts(x.db, &osier.ReadOptions{Before: time.Unix(-1, 0), All: true}), []string{})
+	n, err := log.Count(x.ctx, x.db, &osier.ReadOptions{Since: time.Unix(-1, 0)})
 	x.must(err)
 	x.same("events", n, uint64(4))
 }

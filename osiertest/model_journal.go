@@ -57,6 +57,9 @@ func (x *change) journalOp(op *osier.Op) (osier.OpResult, error) {
 		if j == nil {
 			return osier.OpResult{}, fail(osier.KindNotFound, "no such journal")
 		}
+		if op.Journal.Before.Micros < 0 {
+			return osier.OpResult{}, fail(osier.KindInvalid, "a position before 1970")
+		}
 		if op.Kind == osier.OpDropJournal {
 			delete(x.db.journals, name)
 			return osier.OpResult{}, nil
@@ -192,8 +195,8 @@ func (db *database) journal(q *osier.Query, now time.Time) ([]osier.Row, error) 
 		info := j.info(name)
 		return []osier.Row{{Journal: &osier.JournalRow{Info: &info}}}, nil
 	}
-	if len(q.Journal.Types) > osier.MaxJournalTypesFilter {
-		return nil, &osier.Error{Kind: osier.KindTooLarge, Op: "read journal", DB: q.DB, Err: errors.New("too many types")}
+	if err := q.Journal.Check(); err != nil {
+		return nil, err
 	}
 	events := j.shown(q.Journal, now)
 	if q.Kind == osier.QueryJournalCount {
@@ -261,6 +264,9 @@ func (m *Model) journalStep(ctx context.Context, f *osier.Feed, from *osier.Posi
 	}
 	if *uuid == (osier.UUID{}) {
 		*uuid = db.uuid
+	}
+	if err := (&osier.JournalQuery{From: f.Journal.From, Types: f.Journal.Types}).Check(); err != nil {
+		return nil, nil, err
 	}
 	name, ok := osier.JournalName(f.Collection)
 	switch {

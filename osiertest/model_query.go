@@ -86,7 +86,7 @@ func (m *Model) tryAnswer(ctx context.Context, q *osier.Query) (rows []osier.Row
 		rows, err = db.queryKV(q, m.clock())
 		return rows, nil, err
 	}
-	if q.Kind >= osier.QueryJournal {
+	if q.Kind >= osier.QueryJournal && q.Kind <= osier.QueryJournalInfo {
 		rows, err = db.journal(q, m.clock())
 		return rows, nil, err
 	}

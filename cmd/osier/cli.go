@@ -32,9 +32,10 @@ type cli struct {
 	Changes     changesCmd     `cmd:"" group:"documents" help:"Show the change feed of a database or collection."`
 	Attachments attachmentsCmd `cmd:"" aliases:"attach" group:"documents" help:"Put, get and list attachments."`
 
-	Serve  serveCmd  `cmd:"" group:"store" help:"Serve the store over HTTP, as CouchDB does."`
-	Config configCmd `cmd:"" group:"store" help:"Show what a server's configuration is and where it comes from."`
-	KV     kvCmd     `cmd:"" name:"kv" group:"documents" help:"Read and change key-values."`
+	Serve   serveCmd   `cmd:"" group:"store" help:"Serve the store over HTTP, as CouchDB does."`
+	Config  configCmd  `cmd:"" group:"store" help:"Show what a server's configuration is and where it comes from."`
+	KV      kvCmd      `cmd:"" name:"kv" group:"documents" help:"Read and change key-values."`
+	Journal journalCmd `cmd:"" group:"documents" help:"Append to, read and look after journals (DB:JOURNAL)."`
 
 	Databases   databasesCmd   `cmd:"" group:"store" help:"List, create and drop databases."`
 	Collections collectionsCmd `cmd:"" group:"store" help:"List, set up and drop collections."`

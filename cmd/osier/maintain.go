@@ -29,6 +29,7 @@ type databaseJSON struct {
 	LastSeq     osier.Seq        `json:"lastSeq"`
 	DiskBytes   uint64           `json:"diskBytes"`
 	Collections []collectionJSON `json:"collections"`
+	Journals    []journalJSON    `json:"journals,omitempty"`
 }
 
 type collectionJSON struct {
@@ -51,6 +52,9 @@ func describeDatabase(info *osier.DBInfo) databaseJSON {
 	}
 	for i := range info.Collections {
 		j.Collections = append(j.Collections, describeCollection(&info.Collections[i]))
+	}
+	for i := range info.Journals {
+		j.Journals = append(j.Journals, describeJournal(&info.Journals[i]))
 	}
 	return j
 }
