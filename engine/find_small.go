@@ -27,7 +27,7 @@ type smallRow struct{ key, id []byte }
 func (f *finder) small() (w *way, release func(), err error) {
 	none := func() {}
 	q := f.view.q
-	if q.Pin != 0 || f.q.UseIndex != "" || f.q.Stale || f.q.Explain != osier.ExplainNone || f.selector.Never() || f.e.opts.ReadOnly {
+	if q.Pin != 0 || f.q.UseIndex != "" || f.q.Stale || f.q.Explain != osier.ExplainNone || f.q.SortByIndex || f.selector.Never() || f.e.opts.ReadOnly {
 		return nil, none, nil
 	}
 	c, known := (*f.db.visible.Load())[q.Collection]
