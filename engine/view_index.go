@@ -312,6 +312,11 @@ func (ix *index) drop() error {
 	ix.once.Do(func() { close(ix.gone) })
 	ix.turn <- struct{}{} // who has it leaves soon: builds look at gone
 	defer ix.leave()
+	if ix.enforced.Load() { // it was put in force meanwhile
+		if err := ix.e.releaseIndex(ix); err != nil {
+			return err
+		}
+	}
 	ix.db.fence.RLock()
 	defer ix.db.fence.RUnlock()
 	if ix.db.gone.Load() {
