@@ -559,7 +559,8 @@ func (ix *index) plant(s *stretch) error {
 		return err
 	}
 	defer it.Close()
-	t := ix.tree.NewBuilder(s)
+	tree := ix.tree()
+	t := tree.NewBuilder(s)
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
 		if err := t.Add(it.Key()[viewPrefixSize:], rowValue(it.Value())); err != nil {

@@ -248,7 +248,7 @@ func (r *viewReader) answer(ctx context.Context) error {
 
 // total answers with one row about all spans.
 func (r *viewReader) total(spans []span) error {
-	t := r.ix.tree
+	t := r.ix.tree()
 	if r.vq.Count {
 		t.Func = nil
 	} else if err := r.reduces(); err != nil {
@@ -485,7 +485,8 @@ func (r *viewReader) groupsOn(ctx context.Context, s span) error {
 		return err
 	}
 	defer c.close()
-	a := r.ix.tree.NewAccumulator()
+	tree := r.ix.tree()
+	a := tree.NewAccumulator()
 	for ok := c.next(); ok; {
 		if ctx.Err() != nil {
 			return &osier.Error{Kind: osier.KindCanceled, Op: "query view", Err: ctx.Err()}
@@ -504,7 +505,7 @@ func (r *viewReader) groupsOn(ctx context.Context, s span) error {
 		}
 		n := a.Result()
 		if ok && bytes.HasPrefix(c.key, p) {
-			if n, err = r.fold(&r.ix.tree, group); err != nil {
+			if n, err = r.fold(&tree, group); err != nil {
 				return err
 			}
 			ok = c.seek(group.hi)
@@ -524,6 +525,7 @@ func (r *viewReader) groupsBack(ctx context.Context, s span) error {
 			s.hi = string(p)
 		}
 	}
+	tree := r.ix.tree()
 	for {
 		if ctx.Err() != nil {
 			return &osier.Error{Kind: osier.KindCanceled, Op: "query view", Err: ctx.Err()}
@@ -546,7 +548,7 @@ func (r *viewReader) groupsBack(ctx context.Context, s span) error {
 		if s.hi != "" && s.hi < group.hi {
 			group.hi = s.hi
 		}
-		n, err := r.fold(&r.ix.tree, group)
+		n, err := r.fold(&tree, group)
 		if err != nil {
 			return err
 		}
