@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/osierdb/osier"
@@ -443,6 +444,8 @@ type collState struct {
 	highest      string
 	highestKnown bool
 	reshaped     bool // new, or its settings changed: readers must be told
+	// shown is the last sequence that readers see; one for all copies.
+	shown *atomic.Uint64
 }
 
 func (c *collState) append(dst []byte) []byte {
