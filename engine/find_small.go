@@ -98,6 +98,9 @@ func (f *finder) holdCurrent(ix *index) (release func(), err error) {
 // readAhead reads the rows of a way, unless they are many: then there is nothing
 // ahead.
 func (f *finder) readAhead(w *way) error {
+	if w.index.at.Load().failed > 0 {
+		return nil // it lacks documents since it was brought up to date
+	}
 	rows := make([]smallRow, 0, 4)
 	for i := range w.ranges {
 		r := w.ranges[i]
