@@ -316,6 +316,54 @@ func ExampleCollectionOptions_migrate() {
 	// <nil>
 }
 
+func ExampleNewView() {
+	type post struct {
+		Tags  []string
+		Words int
+	}
+	posts := osier.NewCollection[post]("posts")
+	wordsByTag := osier.NewView("words-by-tag", posts, 1,
+		func(d osier.Doc[post], emit func(tag string, words int)) {
+			for _, tag := range d.Value.Tags {
+				emit(tag, d.Value.Words)
+			}
+		}, osier.Sum[int]())
+	db, done := openShop(posts, wordsByTag)
+	defer done()
+	ctx := context.Background()
+
+	posts.InsertWithID(ctx, db, "hello", post{[]string{"go", "db"}, 120})
+	posts.InsertWithID(ctx, db, "again", post{[]string{"go"}, 80})
+	for row, err := range wordsByTag.Query(ctx, db, osier.Key("go")) {
+		fmt.Println(row.Key, row.Value, row.ID, err)
+	}
+	for tag, err := range wordsByTag.Groups(ctx, db, 0) {
+		fmt.Println(tag.Key, tag.Value, tag.Count, err)
+	}
+	// Output:
+	// go 80 again <nil>
+	// go 120 hello <nil>
+	// db 120 1 <nil>
+	// go 200 2 <nil>
+}
+
+func ExampleNewFieldView() {
+	titles := osier.NewFieldView[string, any]("titles", "films", &osier.FieldViewOptions{Keys: []string{"Title"}, Policy: osier.Unique})
+	db, done := openShop(Films, titles)
+	defer done()
+	ctx := context.Background()
+
+	_, err := Films.InsertWithID(ctx, db, "alien", Film{Title: "Alien"})
+	fmt.Println(err)
+	_, err = Films.InsertWithID(ctx, db, "copy", Film{Title: "Alien"})
+	fmt.Println(errors.Is(err, osier.ErrNotUnique))
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// true
+	// change shop:films/copy: not unique: key Alien of the unique view titles: document alien has it
+}
+
 func ExampleCollection_Find() {
 	db, done := openShop(Films)
 	defer done()

@@ -51,6 +51,10 @@ type FindQuery struct {
 	// SortedOnly leaves documents out that lack one of Sort's fields, as CouchDB
 	// does. It lets an index on them serve, whatever the selector asks for.
 	SortedOnly bool
+	// SortByIndex refuses a sort whose fields no usable index begins with, behind
+	// fields with one value, as CouchDB does ("no_usable_index"). Such an index
+	// need not be the one that is read.
+	SortByIndex bool
 	// Bookmark of an earlier answer to the same query: rows go on behind the last
 	// one of it, also when there have been writes in between.
 	Bookmark string

@@ -29,7 +29,8 @@ type FindRequest struct {
 
 // ParseFindRequest reads a request of CouchDB's _find or _explain, as CouchDB
 // does: see SelectorError for its refusals. What the two understand differently
-// is in the query: a sort leaves out documents without its fields.
+// is in the query: a sort leaves out documents without its fields, and takes an
+// index on them.
 func ParseFindRequest(body []byte) (*FindRequest, error) {
 	m, err := mango.ParseRequest(body, nil)
 	if err != nil {
@@ -42,7 +43,7 @@ func ParseFindRequest(body []byte) (*FindRequest, error) {
 		return nil, RefusedSelector("find", err)
 	}
 	r := &FindRequest{
-		FindQuery: FindQuery{Selector: text.Selector, Fields: m.Fields, SortedOnly: true, Bookmark: m.Bookmark, Stale: !m.Update},
+		FindQuery: FindQuery{Selector: text.Selector, Fields: m.Fields, SortedOnly: true, SortByIndex: true, Bookmark: m.Bookmark, Stale: !m.Update},
 		Skip:      int(min(m.Skip, math.MaxInt32)), Limit: int(min(m.Limit, math.MaxInt32)),
 		Conflicts: m.Conflicts, ExecutionStats: m.ExecutionStats, AllowFallback: m.AllowFallback,
 		Partition: m.Partition, R: m.R, Stable: m.Stable, MixedSort: m.Sort.Mixed(),

@@ -422,6 +422,35 @@ func EncodeKey(k any, flat bool) (string, error) {
 	return string(b), nil
 }
 
+// setPlainKey puts an encoded key into a variable of the most frequent types,
+// without decoding it into a value first. It tells whether it has.
+func setPlainKey(p any, key []byte) bool {
+	v, rest, err := keys.Next(key)
+	if err != nil || len(rest) > 0 {
+		return false
+	}
+	switch x := p.(type) {
+	case *int:
+		n, ok := v.Int64()
+		if ok {
+			*x = int(n)
+		}
+		return ok
+	case *int64:
+		n, ok := v.Int64()
+		if ok {
+			*x = n
+		}
+		return ok
+	case *string:
+		if v.Kind() == keys.KindString {
+			*x = v.Text()
+			return true
+		}
+	}
+	return false
+}
+
 // setKey puts a decoded key into the variable that p points to.
 func setKey(p any, v any) error {
 	switch x := p.(type) {

@@ -131,8 +131,8 @@ type ViewRow struct {
 // ViewCursor is a place in an answer, behind a row.
 type ViewCursor struct {
 	At  int
-	Key []byte
-	ID  ID // zero: behind a group
+	Key string // encoded
+	ID  ID     // zero: behind a group
 	N   uint16
 }
 
@@ -140,10 +140,15 @@ const cursorVersion = 1
 
 // Cursor returns the place behind the row, as text for ViewQuery.After.
 func (r *ViewRow) Cursor() string {
-	b := binary.AppendUvarint([]byte{cursorVersion}, uint64(r.At))
-	b = append(binary.AppendUvarint(b, uint64(len(r.Key))), r.Key...)
-	b = binary.BigEndian.AppendUint16(b, r.N)
-	return base64.RawURLEncoding.EncodeToString(append(b, r.ID.key...))
+	c := ViewCursor{At: r.At, Key: string(r.Key), ID: r.ID, N: r.N}
+	return c.encode()
+}
+
+func (c *ViewCursor) encode() string {
+	b := binary.AppendUvarint([]byte{cursorVersion}, uint64(c.At))
+	b = append(binary.AppendUvarint(b, uint64(len(c.Key))), c.Key...)
+	b = binary.BigEndian.AppendUint16(b, c.N)
+	return base64.RawURLEncoding.EncodeToString(append(b, c.ID.key...))
 }
 
 // ParseViewCursor reads what Cursor writes. Any text is safe to give it; one
@@ -164,7 +169,7 @@ func ParseViewCursor(s string) (ViewCursor, error) {
 	if n <= 0 || size > uint64(len(b)-n) || uint64(len(b)-n)-size < 2 {
 		return c, bad
 	}
-	c.At, c.Key, b = int(at), b[n:n+int(size)], b[n+int(size):]
+	c.At, c.Key, b = int(at), string(b[n:n+int(size)]), b[n+int(size):]
 	c.N = binary.BigEndian.Uint16(b)
 	if b = b[2:]; len(b) > 0 {
 		if c.ID, err = DecodeID(b); err != nil {

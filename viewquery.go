@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"strconv"
 
 	"github.com/osierdb/osier/internal/keys"
 )
@@ -13,17 +14,24 @@ type ViewEntry[K, V any] struct {
 	Key   K
 	Value V
 	ID    ID // of the document that it comes from
-	// Cursor continues behind this row: see Continue.
-	Cursor string
+
+	place ViewCursor
 }
+
+// Cursor returns the place behind this row, for Continue.
+func (e *ViewEntry[K, V]) Cursor() string { return e.place.encode() }
 
 // ViewGroup is a row of a grouped reduce.
 type ViewGroup[K, R any] struct {
-	Key    K // the group's first fields
-	Value  R
-	Count  uint64 // rows in the group
-	Cursor string
+	Key   K // the group's first fields
+	Value R
+	Count uint64 // rows in the group
+
+	place ViewCursor
 }
+
+// Cursor returns the place behind this group, for Continue.
+func (g *ViewGroup[K, R]) Cursor() string { return g.place.encode() }
 
 // Joined is a row of a view with a document.
 type Joined[T, K, V any] struct {
@@ -201,7 +209,7 @@ func (v *View[K, V]) Query(ctx context.Context, r Reader, opts ...RowsOption) it
 
 // decode makes a typed row.
 func (v *View[K, V]) decode(row *ViewRow, e *ViewEntry[K, V]) error {
-	e.ID, e.Cursor = row.ID, row.Cursor()
+	e.ID, e.place = row.ID, ViewCursor{At: row.At, Key: string(row.Key), ID: row.ID, N: row.N}
 	if err := v.key(row.Key, &e.Key); err != nil {
 		return err
 	}
@@ -209,6 +217,9 @@ func (v *View[K, V]) decode(row *ViewRow, e *ViewEntry[K, V]) error {
 }
 
 func (v *View[K, V]) key(key []byte, k any) error {
+	if setPlainKey(k, key) {
+		return nil
+	}
 	x, err := KeyValue(key)
 	if err == nil {
 		err = setKey(k, x)
@@ -220,9 +231,15 @@ func (v *View[K, V]) value(row *ViewRow, p any) error {
 	if len(row.Value) == 0 {
 		return nil
 	}
-	if n, ok := p.(*json.RawMessage); ok {
-		*n = append(json.RawMessage(nil), row.Value...)
+	switch x := p.(type) {
+	case *json.RawMessage:
+		*x = append(json.RawMessage(nil), row.Value...)
 		return nil
+	case *int:
+		if n, err := strconv.Atoi(string(row.Value)); err == nil {
+			*x = n
+			return nil
+		}
 	}
 	return v.wrap(json.Unmarshal(row.Value, p))
 }
@@ -366,7 +383,7 @@ func GroupsTo[R, K, V any](ctx context.Context, r Reader, v *View[K, V], fields 
 		for row, err := range r.query(ctx, q) {
 			var g ViewGroup[K, R]
 			if err == nil {
-				g.Count, g.Cursor = row.View.Count, row.View.Cursor()
+				g.Count, g.place = row.View.Count, ViewCursor{At: row.View.At, Key: string(row.View.Key)}
 				err = v.key(row.View.Key, &g.Key)
 			}
 			if err == nil {

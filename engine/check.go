@@ -267,7 +267,7 @@ func (c *checker) collection(blobs map[osier.BlobID]bool) error {
 // attachments.
 func (c *checker) document(id osier.ID, d *document, blobs map[osier.BlobID]bool) error {
 	v := view{db: c.db, src: c.src, fixed: true, q: &osier.Query{}}
-	vc := visibleColl{c.coll.num, c.coll.settings}
+	vc := visibleColl{num: c.coll.num, settings: c.coll.settings}
 	nodes, err := v.innerNodes(vc, id)
 	if err != nil {
 		c.wrong(id, "%w", err)

@@ -164,7 +164,7 @@ type treeChecker struct {
 }
 
 func (t *treeChecker) check() (rows uint64, err error) {
-	tree := t.ix.tree
+	tree := t.ix.tree()
 	if t.counts {
 		tree.Func = nil
 	}

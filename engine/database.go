@@ -51,6 +51,7 @@ type database struct {
 type visibleColl struct {
 	num      uint32
 	settings osier.Settings
+	last     *atomic.Uint64 // its last change; nil where nobody asks
 }
 
 // announce wakes all who wait on a channel that wakeOn gave out.
@@ -110,11 +111,28 @@ func (e *Engine) usable(db *database) error {
 	return nil
 }
 
+// showLast publishes the last changes of the writer's collections.
+func (db *database) showLast() {
+	for name, c := range db.colls {
+		if c.shown == nil {
+			// New, or read again after a commit that failed.
+			if m := db.visible.Load(); m != nil && (*m)[name].num == c.num {
+				c.shown = (*m)[name].last
+			}
+			if c.shown == nil {
+				c.shown = new(atomic.Uint64)
+			}
+		}
+		c.shown.Store(uint64(c.lastSeq))
+	}
+}
+
 // showColls publishes the writer's collections to readers.
 func (db *database) showColls() {
 	m := make(map[string]visibleColl, len(db.colls))
+	db.showLast()
 	for name, c := range db.colls {
-		m[name] = visibleColl{c.num, c.settings}
+		m[name] = visibleColl{c.num, c.settings, c.shown}
 	}
 	db.visible.Store(&m)
 }

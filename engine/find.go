@@ -129,7 +129,7 @@ func (f *finder) compile() (err error) {
 	}
 	if f.q.Bookmark != "" {
 		if f.from, err = decodeBookmark(f.q.Bookmark, f.mark); err != nil {
-			return &osier.Error{Kind: osier.KindInvalid, Op: "find", Err: err}
+			return &osier.Error{Kind: osier.KindInvalid, Op: "find", Err: &osier.SelectorError{Name: mango.ErrInvalidBookmark, Reason: "Invalid bookmark value: " + err.Error()}}
 		}
 		f.order, f.ordered = f.from.order, true
 	}

@@ -103,7 +103,7 @@ func (f *finder) ways(without []*index) ([]*way, error) {
 	}
 	byID := f.byID(total)
 	ways := []*way{byID}
-	if f.q.UseIndex == "_id" {
+	if f.q.UseIndex == "_id" && !f.q.SortByIndex {
 		return ways, nil
 	}
 	indexes, asked, err := f.indexes()
@@ -129,6 +129,9 @@ func (f *finder) ways(without []*index) ([]*way, error) {
 		ways = append(ways, w)
 		matches = min(matches, w.keys)
 	}
+	if f.q.SortByIndex && !slices.ContainsFunc(ways, func(w *way) bool { return w.begins(f.q.Sort) }) {
+		return nil, &osier.Error{Kind: osier.KindInvalid, Op: "find", Err: &osier.SelectorError{Name: "no_usable_index", Reason: "No index exists for this sort, try indexing by the sort fields."}}
+	}
 	f.expected = matches
 	for _, w := range ways {
 		f.weigh(w, total, matches)
@@ -151,7 +154,7 @@ func (f *finder) follow(ways []*way, asked bool) ([]*way, error) {
 		f.sum.Warning = fmt.Sprintf("index %s was not used: %s", f.q.UseIndex, f.candidates[0].Reason)
 	}
 	if f.q.Strict {
-		return nil, &osier.Error{Kind: kind, Op: "find", Err: errors.New(f.sum.Warning)}
+		return nil, &osier.Error{Kind: kind, Op: "find", Err: &osier.SelectorError{Name: "invalid_index", Reason: f.sum.Warning}}
 	}
 	return ways, nil
 }
@@ -214,9 +217,9 @@ func (f *finder) byIndex(ix *index, asked bool) (w *way, reason string, err erro
 	}
 	if f.ordered {
 		var ok bool
-		if w.order.reverse, ok = f.order.servedBy(w); !ok {
-			w.sorts = true
-		}
+		w.order.reverse, ok = f.order.servedBy(w)
+		// A bookmark's key is one of the very order that it was made in.
+		w.sorts = !ok || f.from != nil && !slices.Equal(f.from.fields, w.order.fields)
 	}
 	if f.from != nil && !w.sorts {
 		w.ranges = beyond(w.ranges, append(f.after(), 0xff, 0xff, 0xff), f.after(), w.order.reverse)
@@ -252,6 +255,26 @@ func (o order) servedBy(w *way) (reverse, ok bool) {
 	}
 	// The ids turn with the fields, so these must not have to be turned alone.
 	return o.reverse, !turned
+}
+
+// begins tells whether the way's order begins with the sort's fields, behind
+// others with one value.
+func (w *way) begins(sort []osier.SortField) bool {
+	fields := w.order.fields
+	if w.index == nil {
+		return len(sort) == 0 || sort[0].Path == "_id"
+	}
+	i := 0
+	for _, s := range sort {
+		for i < len(fields) && fields[i].Path != s.Path && i < w.plan.Fixed {
+			i++
+		}
+		if i == len(fields) || fields[i].Path != s.Path {
+			return false
+		}
+		i++
+	}
+	return true
 }
 
 // documents is how many documents there are.

@@ -27,7 +27,7 @@ type smallRow struct{ key, id []byte }
 func (f *finder) small() (w *way, release func(), err error) {
 	none := func() {}
 	q := f.view.q
-	if q.Pin != 0 || f.q.UseIndex != "" || f.q.Stale || f.q.Explain != osier.ExplainNone || f.selector.Never() || f.e.opts.ReadOnly {
+	if q.Pin != 0 || f.q.UseIndex != "" || f.q.Stale || f.q.Explain != osier.ExplainNone || f.q.SortByIndex || f.selector.Never() || f.e.opts.ReadOnly {
 		return nil, none, nil
 	}
 	c, known := (*f.db.visible.Load())[q.Collection]
@@ -98,6 +98,9 @@ func (f *finder) holdCurrent(ix *index) (release func(), err error) {
 // readAhead reads the rows of a way, unless they are many: then there is nothing
 // ahead.
 func (f *finder) readAhead(w *way) error {
+	if w.index.at.Load().failed > 0 {
+		return nil // it lacks documents since it was brought up to date
+	}
 	rows := make([]smallRow, 0, 4)
 	for i := range w.ranges {
 		r := w.ranges[i]

@@ -118,6 +118,37 @@ func TestPlannerTakesTheCheapestWay(t *testing.T) {
 	}
 }
 
+// A sort that has to be served by an index is refused without one.
+func TestSortsByIndexAlone(t *testing.T) {
+	e := mustOpen(t, "", &Options{InMemory: true})
+	defer e.Close()
+	db := withNumbers(t, e, 100)
+	makeIndex(t, db, "by-group", nil, osier.Asc("group"), osier.Asc("n"), osier.Asc("tail"))
+	for _, c := range []struct {
+		selector string
+		sort     string
+		ok       bool
+	}{
+		{`{"group":{"$gt":null},"n":{"$gt":null},"tail":{"$gt":null}}`, "group", true},
+		{`{"group":3,"n":{"$gt":null},"tail":{"$gt":null}}`, "n", true},
+		{`{"group":{"$gt":3},"n":{"$gt":null},"tail":{"$gt":null}}`, "n", false},
+		{`{"group":{"$gt":null}}`, "group", false}, // the index lacks documents
+		{`{}`, "even", false},
+		{`{}`, "_id", true},
+	} {
+		q := &osier.Query{Kind: osier.QueryFind, Collection: "numbers", Find: &osier.FindQuery{Selector: []byte(c.selector), Sort: []osier.SortField{osier.Asc(c.sort)}, SortByIndex: true}}
+		n := 0
+		var err error
+		for _, err = range db.Query(t.Context(), q) {
+			n++
+		}
+		var refused *osier.SelectorError
+		if c.ok && err != nil || !c.ok && (!errors.As(err, &refused) || refused.Name != "no_usable_index") {
+			t.Errorf("%s by %s: got %d rows, %v, want ok %v", c.selector, c.sort, n, err, c.ok)
+		}
+	}
+}
+
 // An index that is behind is brought up to date by the query, and a pinned state
 // is seen through it as it was.
 func TestIndexShowsTheStateThatIsRead(t *testing.T) {

@@ -200,7 +200,7 @@ func (v *view) coll(name string) (c visibleColl, found bool, err error) {
 	}
 	defer closer.Close()
 	s, err := decodeCollState(b)
-	return visibleColl{s.num, s.settings}, true, err
+	return visibleColl{num: s.num, settings: s.settings}, true, err
 }
 
 // doc reads a document's record; d is valid until closer is closed.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/osierdb/osier"
@@ -503,6 +504,8 @@ type collState struct {
 	fresh     *freshIDs // nil until the first look
 	split     bool      // was shown to splits.note
 	reshaped  bool      // new, or its settings changed: readers must be told
+	// shown is the last sequence that readers see; one for all copies.
+	shown *atomic.Uint64
 }
 
 func (c *collState) append(dst []byte) []byte {

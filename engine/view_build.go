@@ -152,6 +152,9 @@ func (ix *index) build1(b *build) error {
 	b.first = p.done
 	b.docs.Store(p.done)
 	s := &buildStretch{ix: ix, b: b, p: p, batch: ix.e.store.NewWriteBatch()}
+	if b.total.Load()-p.done > chunkDocs {
+		s.buf, s.rows = make([]byte, 0, buildRows/4), make([]sortedRow, 0, buildRows/256)
+	}
 	defer func() { s.batch.Close() }()
 	if err := s.read(snap); err != nil {
 		return err
@@ -369,6 +372,9 @@ func (ix *index) mapChunk(c *chunk) {
 	m := ix.mapping()
 	var list rowList
 	var d document
+	c.out = make([]chunkRows, 0, len(c.docs))
+	c.rows = make([]byte, 0, 64*len(c.docs))
+	c.refs = make([]byte, 0, 32*len(c.docs))
 	for i := range c.docs {
 		id := osier.TrustedID(c.docs[i].id)
 		if err := decodeDocument(c.docs[i].record, &d); err != nil {
@@ -553,7 +559,8 @@ func (ix *index) plant(s *buildStretch) error {
 		return err
 	}
 	defer it.Close()
-	t := ix.tree.NewBuilder(s)
+	tree := ix.tree()
+	t := tree.NewBuilder(s)
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
 		if err := t.Add(it.Key()[viewPrefixSize:], rowValue(it.Value())); err != nil {

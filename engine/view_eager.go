@@ -52,7 +52,6 @@ func (e *Engine) declareCode(db *database, n viewName, def *viewDef) error {
 	vs.code[n] = def
 	if ix := s.ready; ix != nil && ix.id == def.id && ix.adopts(def) && (e.opts.ReadOnly || ix.enforced.Load()) {
 		// Nothing of it changes but that its function is there.
-		ix.tree.Func = def.function()
 		ix.def.Store(def)
 	}
 	return nil

@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"errors"
-	"io"
 	"slices"
 
 	"github.com/osierdb/osier"
@@ -206,7 +205,8 @@ func (w *indexEdit) fail(id osier.ID, failure error) error {
 // finish brings the tree up to date and writes the progress.
 func (w *indexEdit) finish() error {
 	nodes := treeRecords{w.ix, w.b, w.b}
-	if err := w.ix.tree.Update(nodes, nodes, mergeChanges(w.changes)); err != nil {
+	tree := w.ix.tree()
+	if err := tree.Update(nodes, nodes, mergeChanges(w.changes)); err != nil {
 		return err
 	}
 	w.buf = w.p.append(w.buf[:0])
@@ -311,11 +311,9 @@ func (c *treeCursor) Value() []byte {
 	return c.Iter.Value()
 }
 
-var _ io.Closer = (*treeCursor)(nil)
-
 // fold reduces, or only counts, the rows of a range of encoded keys.
 func (ix *index) fold(src source, lo, hi string, count bool) (reduce.Node, error) {
-	t := ix.tree
+	t := ix.tree()
 	if count {
 		t.Func = nil
 	}

@@ -25,7 +25,7 @@ type index struct {
 	name viewName
 	id   [16]byte // of the definition it was made for
 	kind viewKind
-	tree reduce.Tree
+	seed uint64 // of the tree
 
 	def atomic.Pointer[viewDef]  // with the same id; policy and code may be replaced
 	at  atomic.Pointer[progress] // how far it has come; written by who has the turn
@@ -78,7 +78,7 @@ var (
 func (e *Engine) newIndex(db *database, num, coll uint32, def *viewDef, p *progress) *index {
 	ix := &index{
 		e: e, db: db, num: num, coll: coll, name: viewName{def.collection, def.name}, id: def.id, kind: def.kind,
-		tree: reduce.Tree{Seed: binary.LittleEndian.Uint64(db.uuid[:]) ^ uint64(num)*0x9E3779B97F4A7C15, Func: def.function()},
+		seed: binary.LittleEndian.Uint64(db.uuid[:]) ^ uint64(num)*0x9E3779B97F4A7C15,
 		turn: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	ix.def.Store(def)
@@ -88,6 +88,11 @@ func (e *Engine) newIndex(db *database, num, coll uint32, def *viewDef, p *progr
 
 func (vs *viewSet) init() {
 	vs.slots, vs.code, vs.next = map[viewName]*viewSlot{}, map[viewName]*viewDef{}, 1
+}
+
+// tree is the index's tree, with the reduce that its definition has now.
+func (ix *index) tree() reduce.Tree {
+	return reduce.Tree{Seed: ix.seed, Func: ix.def.Load().function()}
 }
 
 // loadViews reads the indexes of a database when the store is opened, and drops
@@ -314,6 +319,11 @@ func (ix *index) drop() error {
 	ix.once.Do(func() { close(ix.gone) })
 	ix.turn <- struct{}{} // who has it leaves soon: builds look at gone
 	defer ix.leave()
+	if ix.enforced.Load() { // it was put in force meanwhile
+		if err := ix.e.releaseIndex(ix); err != nil {
+			return err
+		}
+	}
 	ix.db.fence.RLock()
 	defer ix.db.fence.RUnlock()
 	if ix.db.gone.Load() {
@@ -497,7 +507,6 @@ func (ix *index) adopt(def *viewDef) error {
 		return err
 	}
 	defer ix.leave()
-	ix.tree.Func = def.function()
 	ix.def.Store(def)
 	b := ix.e.store.NewWriteBatch()
 	defer b.Close()

@@ -121,10 +121,18 @@ func (e *Engine) queryView(ctx context.Context, v *view, yield func(osier.Row, e
 		if ix == nil {
 			return r.nothing()
 		}
-		release, err := v.hold()
-		if err != nil {
-			return err
+		if q.MinSeq > ix.at.Load().seq {
+			// Also of a view that answers as it is.
+			if err := ix.catchUp(ctx); err != nil && !errors.Is(err, errViewGone) {
+				return err
+			}
 		}
+		release := noRelease
+		if q.Pin != 0 || q.Parts != 0 || len(vq.Pending) > 0 || vq.Reduce || vq.Count || len(vq.Keys) > 1 {
+			if release, err = v.hold(); err != nil {
+				return err
+			}
+		} // else one iterator sees one state by itself
 		r.ix = ix
 		err = r.open()
 		if err == nil {
@@ -143,21 +151,24 @@ func (e *Engine) queryView(ctx context.Context, v *view, yield func(osier.Row, e
 
 // open looks the index up in the state that is read.
 func (r *viewReader) open() error {
+	if r.q.Pin == 0 && len(r.vq.Pending) == 0 {
+		if r.ix.isGone() {
+			return errViewGone // what is not gone now was whole when the state was taken
+		}
+		if p := r.ix.at.Load(); r.vq.FailOnError && p.failed > 0 {
+			return r.ix.firstFailure(r.v.src, p.failed)
+		}
+		return nil
+	}
 	p, err := readProgress(r.v.src, r.v.db.num, r.ix.coll, r.ix.num)
 	if err != nil {
 		return err
 	}
 	if p.state != osier.ViewReady {
-		if r.q.Pin == 0 {
-			return errViewGone
-		}
 		return r.behind()
 	}
 	if r.vq.FailOnError && p.failed > 0 {
 		return r.ix.firstFailure(r.v.src, p.failed)
-	}
-	if r.q.Pin == 0 && len(r.vq.Pending) == 0 {
-		return nil
 	}
 	return r.overlay(p)
 }
@@ -237,7 +248,7 @@ func (r *viewReader) answer(ctx context.Context) error {
 
 // total answers with one row about all spans.
 func (r *viewReader) total(spans []span) error {
-	t := r.ix.tree
+	t := r.ix.tree()
 	if r.vq.Count {
 		t.Func = nil
 	} else if err := r.reduces(); err != nil {
@@ -363,7 +374,7 @@ func (r *viewReader) cursor(s span, reverse bool) (*rowCursor, error) {
 	lower, upper := r.ix.bounds(s.lo, s.hi)
 	if a := r.after; a != nil && a.At == s.at && !r.vq.Reduce {
 		// Behind the row: below it in reverse, else from the next key on.
-		key := append(viewSpace(nil, r.ix.db.num, r.ix.coll, spaceRow, r.ix.num), appendRowKey(nil, a.Key, a.ID, a.N)...)
+		key := append(viewSpace(nil, r.ix.db.num, r.ix.coll, spaceRow, r.ix.num), appendRowKey(nil, []byte(a.Key), a.ID, a.N)...)
 		if reverse {
 			if bytes.Compare(key, upper) < 0 {
 				upper = key
@@ -466,7 +477,7 @@ func (r *viewReader) groups(ctx context.Context, spans []span) error {
 // groupsOn shows the groups of a span in order.
 func (r *viewReader) groupsOn(ctx context.Context, s span) error {
 	if r.after != nil && r.after.At == s.at {
-		p, _ := r.ix.group(r.after.Key, r.vq.Group)
+		p, _ := r.ix.group([]byte(r.after.Key), r.vq.Group)
 		s.lo = max(s.lo, string(keys.PrefixEnd(p)))
 	}
 	c, err := r.cursor(s, false)
@@ -474,7 +485,8 @@ func (r *viewReader) groupsOn(ctx context.Context, s span) error {
 		return err
 	}
 	defer c.close()
-	a := r.ix.tree.NewAccumulator()
+	tree := r.ix.tree()
+	a := tree.NewAccumulator()
 	for ok := c.next(); ok; {
 		if ctx.Err() != nil {
 			return &osier.Error{Kind: osier.KindCanceled, Op: "query view", Err: ctx.Err()}
@@ -493,7 +505,7 @@ func (r *viewReader) groupsOn(ctx context.Context, s span) error {
 		}
 		n := a.Result()
 		if ok && bytes.HasPrefix(c.key, p) {
-			if n, err = r.fold(&r.ix.tree, group); err != nil {
+			if n, err = r.fold(&tree, group); err != nil {
 				return err
 			}
 			ok = c.seek(group.hi)
@@ -508,11 +520,12 @@ func (r *viewReader) groupsOn(ctx context.Context, s span) error {
 // groupsBack shows the groups of a span from its end.
 func (r *viewReader) groupsBack(ctx context.Context, s span) error {
 	if r.after != nil && r.after.At == s.at {
-		p, _ := r.ix.group(r.after.Key, r.vq.Group)
+		p, _ := r.ix.group([]byte(r.after.Key), r.vq.Group)
 		if s.hi == "" || string(p) < s.hi {
 			s.hi = string(p)
 		}
 	}
+	tree := r.ix.tree()
 	for {
 		if ctx.Err() != nil {
 			return &osier.Error{Kind: osier.KindCanceled, Op: "query view", Err: ctx.Err()}
@@ -535,7 +548,7 @@ func (r *viewReader) groupsBack(ctx context.Context, s span) error {
 		if s.hi != "" && s.hi < group.hi {
 			group.hi = s.hi
 		}
-		n, err := r.fold(&r.ix.tree, group)
+		n, err := r.fold(&tree, group)
 		if err != nil {
 			return err
 		}

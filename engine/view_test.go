@@ -515,3 +515,43 @@ func FuzzViewRecords(f *testing.F) {
 		}
 	})
 }
+
+// TestJSONIndex: a JSON index holds the documents that have all its fields and
+// match its selector, in CouchDB's order, and counts ranges.
+func TestJSONIndex(t *testing.T) {
+	e, db := openViews(t, parts)
+	for i, kind := range []string{"b", "B", "a", "", "á"} {
+		if _, err := parts.Upsert(t.Context(), db, i, part{Kind: kind, N: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	def := `{"collection":"parts","type":"json","keys":["kind",{"n":"desc"}],"partial":{"kind":{"$gt":""}}}`
+	op := osier.Op{Kind: osier.OpPut, Collection: osier.ViewsCollection, ID: osier.MustID("by-kind"), Codec: osier.TagJSON, Body: []byte(def)}
+	if _, err := db.Exec(t.Context(), &osier.Command{Ops: []osier.Op{op}}); err != nil {
+		t.Fatal(err)
+	}
+	ids := ""
+	for row, err := range db.Query(t.Context(), &osier.Query{Kind: osier.QueryView, Collection: "parts", View: &osier.ViewQuery{Name: "by-kind"}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids += row.View.ID.String()
+	}
+	if ids != "2401" {
+		t.Errorf("order of the documents: %s, want 2401: a, á, b, B", ids)
+	}
+	inner, err := e.lookup("test", "shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := e.jsonIndexes(inner, "parts")
+	if err != nil || len(list) != 1 || list[0].keyer() == nil || list[0].partial() == nil {
+		t.Fatalf("indexes: %v, %v; want one with a keyer and a selector", list, err)
+	}
+	if _, ok, err := list[0].readableIn(e.store); !ok || err != nil {
+		t.Errorf("it is not readable: %v", err)
+	}
+	if n, err := list[0].rangeCount(e.store, "", ""); n != 4 || err != nil {
+		t.Errorf("rows: %d, %v; want 4", n, err)
+	}
+}

@@ -26,9 +26,13 @@ func (ix *index) catchUp(ctx context.Context) error {
 	if ix.e.opts.ReadOnly {
 		return ix.catchUpReadOnly()
 	}
-	last, err := ix.collectionSeq(ix.e.store)
-	if err != nil || ix.at.Load().seq >= last {
-		return err
+	c := (*ix.db.visible.Load())[ix.name.coll]
+	if c.num != ix.coll {
+		return errViewGone
+	}
+	last := osier.Seq(c.last.Load())
+	if ix.at.Load().seq >= last {
+		return nil
 	}
 	if !ix.def.Load().runs() {
 		return viewError(osier.KindUnsupported, ix.db, ix.name, errUndeclared)

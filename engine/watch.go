@@ -248,7 +248,7 @@ func (w *feed) change(v *view, m *merge) (osier.Change, error) {
 		return ch, corrupt("follow changes", m.rec.id, errors.New("the feed names a document that is not there"))
 	}
 	defer closer.Close()
-	if err := v.fill(&ch.Document, visibleColl{c.num, c.settings}, m.rec.id, &d); err != nil {
+	if err := v.fill(&ch.Document, visibleColl{num: c.num, settings: c.settings}, m.rec.id, &d); err != nil {
 		return ch, err
 	}
 	ch.Document = *ch.Document.Clone()

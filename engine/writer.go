@@ -253,6 +253,7 @@ func (e *Engine) publish(a *applier, number uint64) {
 	}
 	e.durable.mu.Lock()
 	for _, db := range a.touched {
+		db.showLast()
 		db.applied.Store(uint64(db.state.lastSeq))
 		e.noteDefinitions(db)
 		e.durable.waiting = append(e.durable.waiting, awaited{number: number, db: db, seq: db.state.lastSeq, drops: db.state.drops, kv: a.shown(db)})

@@ -457,8 +457,8 @@ func testFindIndexed(x *tc) { findRandomly(x, true) }
 func findRandomly(x *tc, indexed bool) {
 	round := 0
 	rapid.Check(x.T, func(t *rapid.T) {
-		if round++; indexed && round > 40 {
-			return // a round builds indexes
+		if round++; round > 60 || indexed && round > 30 {
+			return // a round commits several times, and may build indexes
 		}
 		model := osier.NewStore(NewModel(nil), nil)
 		defer model.Close()

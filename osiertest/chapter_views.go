@@ -534,8 +534,11 @@ func (x *tc) viewPolicies() {
 	add("3")
 	x.must(never.Refresh(x.ctx, x.db))
 	x.same("refreshed", count(osier.Stale), 3)
+	seq := add("3b")
+	x.same("stale, but at least a sequence", len(collect(x, never.Query(x.ctx, x.db, osier.As(osier.Stale), osier.AtLeast(seq)))), 4)
+	x.must(things.Delete(x.ctx, x.db, "3b", osier.Rev{}))
 	x.schema(things, byTag)
-	seq := add("4")
+	seq = add("4")
 	x.same("at least a sequence", len(collect(x, byTag.Query(x.ctx, x.db, osier.AtLeast(seq)))), 0)
 	x.same("eager needs no wait", count(osier.Fresh), 4)
 }

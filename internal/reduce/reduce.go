@@ -4,8 +4,8 @@
 //
 // # Structure
 //
-// The rows are level 0. A hash of its key gives each row a level: one row in 32
-// is a boundary of level 1, one of these in 32 of level 2, and so on. A node of
+// The rows are level 0. A hash of its key gives each row a level: one row in 16
+// is a boundary of level 1, one of these in 16 of level 2, and so on. A node of
 // level l stands at a boundary of that level and holds the count and the partial
 // reduce of all rows from there to the next boundary of its level; the node with
 // the empty key holds those before the first one. So the tree is a function of
@@ -108,7 +108,7 @@ type Tree struct {
 }
 
 const (
-	fanBits = 5 // a boundary in 1<<fanBits
+	fanBits = 4 // a boundary in 1<<fanBits
 	// MaxLevel bounds the levels: a hash has no more bits.
 	MaxLevel = 64 / fanBits
 )

@@ -6,7 +6,7 @@ import (
 )
 
 // Fold reduces the rows with lo <= key < hi; an empty lo is the beginning, a nil
-// hi the end. Cost: O(log n) reads, two seeks and some 60 steps a level.
+// hi the end. Cost: O(log n) reads, two seeks and some 30 steps a level.
 func (t *Tree) Fold(src Source, lo, hi []byte) (Node, error) {
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return Node{}, nil
@@ -114,7 +114,7 @@ type Change struct {
 
 // Update brings the nodes up to date after changes of rows, which src shows
 // already. Changes are in order of their keys, each key once. Cost: for each
-// change, at each level, a seek and a recomputation of some 32 entries, less
+// change, at each level, a seek and a recomputation of some 16 entries, less
 // where changes are neighbours.
 func (t *Tree) Update(src Source, sink Sink, changes []Change) error {
 	dirty := changes

@@ -208,9 +208,9 @@ func TestCostGrowsWithTheLogarithm(t *testing.T) {
 		}
 		return total
 	}
-	small, large := steps(10_000), steps(200_000)
+	small, large := steps(5_000), steps(100_000)
 	if large > 3*small {
-		t.Errorf("half of 200,000 rows takes %d steps, half of 10,000 takes %d: more than three times as many", large, small)
+		t.Errorf("half of 100,000 rows takes %d steps, half of 5,000 takes %d: more than three times as many", large, small)
 	}
 }
 
