@@ -87,7 +87,7 @@ var databaseEndpoints = map[string]endpoint{
 	"_sync_shards":        {"POST", (*request).syncShards},
 	"_find":               {"POST", (*request).find},
 	"_explain":            {"POST", (*request).explainFind},
-	"_index":              {"GET,POST", (*request).index},
+	"_index":              {"", (*request).index},
 	"_partition":          {"GET,POST", (*request).partition},
 	"_temp_view":          {"POST", (*request).tempView},
 }
