@@ -67,11 +67,10 @@ func (s *stream) end() error {
 	if !s.sent {
 		s.q.w.Header().Set("Content-Length", strconv.Itoa(len(s.buf)))
 	}
-	err := s.flush()
-	giveBack(&s.buf)
-	if err != nil {
-		return nil // the client has gone: nobody is left to be told
-	}
+	// If it fails the client has gone: nobody is left to be told.
+	_ = s.flush()
+	b := s.buf // not the stream's own, which would live as long as the buffer
+	giveBack(&b)
 	return nil
 }
 
