@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/osierdb/osier"
-	"github.com/osierdb/osier/cbor"
 )
 
 // What a program has written by itself is shown as CouchDB would show it.
@@ -19,10 +18,10 @@ func TestDocumentsOfPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	type film struct {
-		Title string `cbor:"title"`
-		Year  int    `cbor:"year"`
+		Title string `pot:"title"`
+		Year  int    `pot:"year"`
 	}
-	films := osier.NewCollection("films", osier.CollectionOptions[film]{Codec: cbor.Codec})
+	films := osier.NewCollection("films", osier.CollectionOptions[film]{Codec: osier.Pot})
 	if _, err := films.InsertWithID(ctx, db, "alien", film{"Alien", 1979}); err != nil {
 		t.Fatal(err)
 	}
