@@ -27,7 +27,11 @@ const streamBuffer = 32 << 10
 
 // stream begins an answer of the type.
 func (q *request) stream(status int, contentType string) *stream {
-	q.w.Header().Set("Content-Type", contentType)
+	if contentType == jsonType[0] {
+		q.w.Header()["Content-Type"] = jsonType
+	} else {
+		q.w.Header().Set("Content-Type", contentType)
+	}
 	b := borrow()
 	return &stream{q: q, status: status, buf: *b}
 }
