@@ -37,6 +37,16 @@ func revisionTests() []test {
 				x.Fatalf("revisions %v %v %v %v %v", a.Rev, b.Rev, c.Rev, d.Rev, e.Rev)
 			}
 		}},
+		{"who expects a live revision does not go on from a deletion", liveRevision},
+		{"every revision tells its ancestors", func(x *tc) {
+			x.graft("a", "1", "3-c", "2-b", "1-a")
+			x.graft("a", "2", "2-z", "1-a")
+			rows := collect(x, x.db.Query(x.ctx, &osier.Query{Kind: osier.QueryRevs, Collection: "films", IDs: []osier.ID{osier.MustID("a")},
+				Revs: revsOf("2-z", "3-c", "2-b"), Parts: osier.WithAncestors}))
+			x.same("of a loser", texts(rows[0].Ancestors), []string{"1-a"})
+			x.same("of the winner", texts(rows[1].Ancestors), []string{"2-b", "1-a"})
+			x.same("of an ancestor", texts(rows[2].Ancestors), []string{"1-a"})
+		}},
 		{"a grafted revision is taken with its ancestry", graftAncestry},
 		{"a known revision grafted again changes nothing", func(x *tc) {
 			x.graft("a", "new", "3-c", "2-b", "1-a")
@@ -215,6 +225,20 @@ func (x *tc) ancestors(id string) []string {
 		Kind: osier.QueryGet, Collection: "films", IDs: []osier.ID{osier.MustID(id)}, Parts: osier.WithAncestors, Deleted: true,
 	}))
 	return texts(rows[0].Ancestors)
+}
+
+func liveRevision(x *tc) {
+	doc, err := raws.Insert(x.ctx, x.db, osier.Raw(`{}`))
+	x.must(err)
+	op := osier.Op{Kind: osier.OpPut, Collection: raws.Name(), ID: doc.ID, Expect: osier.ExpectLiveRev, Rev: doc.Rev, Deleted: true}
+	res, err := x.db.Exec(x.ctx, &osier.Command{Ops: []osier.Op{op}})
+	x.must(err)
+	op.Rev, op.Deleted, op.Codec, op.Body = res.Ops[0].Rev, false, osier.TagJSON, []byte(`{}`)
+	_, err = x.db.Exec(x.ctx, &osier.Command{Ops: []osier.Op{op}})
+	x.kind(err, osier.KindConflict)
+	op.Expect = osier.ExpectRev
+	_, err = x.db.Exec(x.ctx, &osier.Command{Ops: []osier.Op{op}})
+	x.must(err)
 }
 
 func couchRevisions(x *tc) {

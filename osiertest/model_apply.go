@@ -213,9 +213,9 @@ func expected(d *document, op *osier.Op) (*osier.Document, error) {
 			return nil, gone
 		}
 		return w, nil
-	case osier.ExpectRev:
+	case osier.ExpectRev, osier.ExpectLiveRev:
 		v := d.leaf(op.Rev)
-		if v == nil || op.Deleted && v.Deleted {
+		if v == nil || v.Deleted && (op.Deleted || op.Expect == osier.ExpectLiveRev) {
 			return nil, fail(osier.KindConflict, "revision %v is not the end of a live branch", op.Rev)
 		}
 		return v, nil

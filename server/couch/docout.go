@@ -27,7 +27,11 @@ const streamBuffer = 32 << 10
 
 // stream begins an answer of the type.
 func (q *request) stream(status int, contentType string) *stream {
-	q.w.Header().Set("Content-Type", contentType)
+	if contentType == jsonType[0] {
+		q.w.Header()["Content-Type"] = jsonType
+	} else {
+		q.w.Header().Set("Content-Type", contentType)
+	}
 	b := borrow()
 	return &stream{q: q, status: status, buf: *b}
 }
@@ -67,11 +71,10 @@ func (s *stream) end() error {
 	if !s.sent {
 		s.q.w.Header().Set("Content-Length", strconv.Itoa(len(s.buf)))
 	}
-	err := s.flush()
-	giveBack(&s.buf)
-	if err != nil {
-		return nil // the client has gone: nobody is left to be told
-	}
+	// If it fails the client has gone: nobody is left to be told.
+	_ = s.flush()
+	b := s.buf // not the stream's own, which would live as long as the buffer
+	giveBack(&b)
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 // server.Server.
 type Door struct {
 	host        server.Host
-	server      string // the Server header
+	server      []string // the Server header
 	uuids       uuidSource
 	counts      countCache
 	maintenance maintenance
@@ -31,7 +31,7 @@ func (d *Door) Name() string { return "couch" }
 // Mount takes every path that no other door has.
 func (d *Door) Mount(h server.Host) error {
 	d.host = h
-	d.server = d.serverHeader()
+	d.server = []string{d.serverHeader()}
 	d.declare(h.Settings())
 	h.Exempt(func(r *http.Request) bool {
 		return r.URL.Path == "/_session" && r.Method == http.MethodPost
@@ -87,7 +87,7 @@ var databaseEndpoints = map[string]endpoint{
 	"_sync_shards":        {"POST", (*request).syncShards},
 	"_find":               {"POST", (*request).find},
 	"_explain":            {"POST", (*request).explainFind},
-	"_index":              {"GET,POST", (*request).index},
+	"_index":              {"", (*request).index},
 	"_partition":          {"GET,POST", (*request).partition},
 	"_temp_view":          {"POST", (*request).tempView},
 }

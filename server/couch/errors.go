@@ -116,6 +116,9 @@ func explain(err error) *failure {
 	if errors.As(err, &f) {
 		return f
 	}
+	if f := refusedSelector(err); f != nil {
+		return f
+	}
 	var forbidden *server.Forbidden
 	if errors.As(err, &forbidden) {
 		return &failure{status: http.StatusForbidden, code: "forbidden", reason: forbidden.Reason, cause: err}

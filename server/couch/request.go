@@ -51,19 +51,27 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			q.method = m
 		}
 	}
+	// Set would allocate for each of these on every request.
 	h := w.Header()
-	h.Set("Server", d.server)
+	h["Server"] = d.server
 	if !strings.EqualFold(r.Header.Get("Prefer"), "return=minimal") {
-		h.Set("X-Couch-Request-ID", requestID(r))
-		h.Set("X-CouchDB-Body-Time", "0")
+		h["X-Couch-Request-Id"] = []string{requestID(r)}
+		h["X-Couchdb-Body-Time"] = bodyTime
 	}
-	h.Set("Cache-Control", "must-revalidate")
+	h["Cache-Control"] = mustRevalidate
 	q.path = segments(r.URL.EscapedPath())
 	q.params = parseParams(r.URL.RawQuery)
 	if err := q.route(); err != nil {
 		q.fail(err)
 	}
 }
+
+// Values of headers that are shared by all answers; who adds to one gets a copy.
+var (
+	jsonType       = []string{"application/json"}
+	mustRevalidate = []string{"must-revalidate"}
+	bodyTime       = []string{"0"}
+)
 
 // overridable are the methods that a POST may stand for.
 var overridable = map[string]bool{
@@ -187,7 +195,7 @@ func (p params) is(name string) bool {
 func (q *request) send(status int, body []byte) {
 	body = append(body, '\n')
 	h := q.w.Header()
-	h.Set("Content-Type", "application/json")
+	h["Content-Type"] = jsonType
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	q.started = true
 	q.w.WriteHeader(status)

@@ -45,6 +45,9 @@ func parseSince(text string, info *osier.DBInfo) (osier.Seq, error) {
 		return osier.SeqNow, nil
 	}
 	number, tail, hasToken := strings.Cut(text, "-")
+	if strings.HasPrefix(tail, couchToken) {
+		return 0, nil // from the CouchDB that the client used before
+	}
 	n, err := strconv.ParseUint(number, 10, 62)
 	if err != nil || hasToken && !isToken(tail) {
 		return 0, errSince
@@ -54,6 +57,9 @@ func parseSince(text string, info *osier.DBInfo) (osier.Seq, error) {
 	}
 	return osier.Seq(n), nil
 }
+
+// couchToken is what the tokens of a CouchDB's sequences begin with.
+const couchToken = "g1AAA"
 
 func isToken(s string) bool {
 	_, err := hex.DecodeString(s)

@@ -134,6 +134,7 @@ var (
 	madeID   = regexp.MustCompile(`"id":"[0-9a-f]{32}"`)
 	madePath = regexp.MustCompile(`Location: (.*)/[0-9a-f]{32}\n`)
 	hashed   = regexp.MustCompile(`\d+-[0-9a-f]{32}`)
+	bookmark = regexp.MustCompile(`"bookmark":"[A-Za-z0-9_-]{8,}"`)
 	boundary = regexp.MustCompile(`boundary="([0-9a-f]{32})"`)
 	etagText = regexp.MustCompile(`Etag: "[0-9a-z]+-[0-9a-f]{16}-[0-9a-z]+"`)
 )
@@ -144,6 +145,7 @@ func (s *story) normal(text string, resp *http.Response) string {
 	text = seqToken.ReplaceAllString(text, `"$1-TOKEN"`)
 	text = started.ReplaceAllString(text, `"instance_start_time":"TIME"`)
 	text = diskSize.ReplaceAllString(text, `"$1":SIZE`)
+	text = bookmark.ReplaceAllString(text, `"bookmark":"BOOKMARK"`)
 	text = madeID.ReplaceAllString(text, `"id":"UUID"`)
 	text = madePath.ReplaceAllString(text, "Location: $1/UUID\n")
 	if strings.Contains(resp.Request.URL.Path, "/_users/") {

@@ -67,6 +67,7 @@ func TestKivik(t *testing.T) {
 	}
 	kivikAttachments(t, db, rev2)
 	kivikLists(t, db)
+	kivikFind(t, db)
 
 	sec, err := db.Security(ctx)
 	must("security", err)
@@ -154,5 +155,32 @@ func kivikLists(t *testing.T, db *kivik.DB) {
 	}
 	if err := diff.Err(); err != nil {
 		t.Errorf("revs diff: %v", err)
+	}
+}
+
+func kivikFind(t *testing.T, db *kivik.DB) {
+	t.Helper()
+	ctx := context.Background()
+	if err := db.CreateIndex(ctx, "films", "year", map[string]any{"fields": []string{"year"}}); err != nil {
+		t.Fatalf("create index: %v", err)
+	}
+	indexes, err := db.GetIndexes(ctx)
+	if err != nil || len(indexes) != 2 {
+		t.Errorf("the indexes are %v (%v)", indexes, err)
+	}
+	rows := db.Find(ctx, map[string]any{"selector": map[string]any{"year": map[string]any{"$lt": 1985}}, "sort": []string{"year"}})
+	var titles []string
+	for rows.Next() {
+		var f film
+		if err := rows.ScanDoc(&f); err != nil {
+			t.Fatal(err)
+		}
+		titles = append(titles, f.Title)
+	}
+	if err := rows.Err(); err != nil || !slices.Equal(titles, []string{"Alien"}) {
+		t.Errorf("found are %v (%v)", titles, err)
+	}
+	if err := db.DeleteIndex(ctx, "films", "year"); err != nil {
+		t.Errorf("delete index: %v", err)
 	}
 }

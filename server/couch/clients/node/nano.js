@@ -36,6 +36,11 @@ const nano = require('nano')(process.argv[2]);
   await db.insert({}, 'late');
   assert.equal((await live).id, 'late');
 
+  const index = await db.createIndex({ index: { fields: ['v'] }, ddoc: 'by', name: 'v' });
+  assert.equal(index.result, 'created');
+  const found = await db.find({ selector: { v: { $gt: 0 } }, sort: ['v'], fields: ['_id', 'v'] });
+  assert.deepEqual(found.docs, [{ _id: 'multi', v: 1 }]);
+
   await db.destroy('rabbit', first.rev);
   assert.equal((await nano.session()).userCtx.name, 'admin');
   await nano.db.destroy('nano');
