@@ -19,10 +19,9 @@ const (
 	// The engine's own write stalls cannot be left when the store is fenced, so
 	// writes are held back earlier, in admit: at stallMemTables of memory and
 	// stallSublevels of overlapping young tables. The engine's limits lie where
-	// they are not reached: its memory limit holds writes only when a memtable is
-	// full, one further on than where it is the same as ours.
+	// they are not reached.
 	stallMemTables  = 3
-	engineMemTables = 3 // also bounds the recycled logs, to one more
+	engineMemTables = 4 // also bounds the recycled logs, to one more
 	stallSublevels  = 20
 	engineSublevels = 1000
 )

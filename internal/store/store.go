@@ -28,7 +28,7 @@ type Options struct {
 	// CacheBytes bounds the block cache; 0 is 64 MiB. Memtables count towards it.
 	CacheBytes int64
 	// MemTableBytes is the size at which a memtable is written to a table; 0 is
-	// 7 MiB, the least is 256 KiB. Logs have about this size too.
+	// 6 MiB, the least is 256 KiB. Logs have about this size too.
 	MemTableBytes int64
 	// SyncInterval bounds how long a Buffered or Relaxed batch stays without an
 	// fsync; 0 is 100 ms.
@@ -64,7 +64,7 @@ type Options struct {
 
 const (
 	defaultCacheBytes    = 64 << 20
-	defaultMemTableBytes = 7 << 20
+	defaultMemTableBytes = 6 << 20
 	minMemTableBytes     = 256 << 10
 	defaultReserveBytes  = 32 << 20
 	defaultSyncInterval  = 100 * time.Millisecond

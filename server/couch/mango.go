@@ -55,6 +55,8 @@ func (q *request) findRequest() (*osier.FindRequest, error) {
 	if req.MixedSort {
 		return nil, errMixedSort
 	}
+	// plan refuses sorts without an index itself, and waits for one being built.
+	req.SortByIndex = false
 	return req, nil
 }
 
