@@ -138,13 +138,13 @@ func (ed *edit) flushNodes(r *run) error {
 	return nil
 }
 
-// prune drops the oldest bodies beyond the collection's history.
+// prune drops the oldest bodies beyond the collection's history: of the lowest
+// generation, and of one generation those that lose.
 func (ed *edit) prune(r *run) error {
-	limit := ed.coll.settings.History
-	if limit < 0 {
-		return nil
+	if limit := ed.coll.settings.History; limit >= 0 {
+		return ed.pruneTo(r, uint64(limit))
 	}
-	return ed.pruneTo(r, uint64(limit))
+	return nil
 }
 
 // pruneTo drops the oldest bodies beyond limit.
@@ -152,40 +152,54 @@ func (ed *edit) pruneTo(r *run, limit uint64) error {
 	if ed.kept <= limit {
 		return nil
 	}
-	lower, upper := revsRange(r.db.num, ed.coll.num, spaceVersion, ed.id)
-	it, err := r.a.b.NewIter(lower, upper)
+	old, err := ed.oldest(r, ed.kept-limit)
 	if err != nil {
 		return err
 	}
+	for _, k := range old {
+		_, v, err := decodeVersion(k.value)
+		if err != nil {
+			return corrupt("read version", ed.id, err)
+		}
+		if err := errors.Join(ed.release(r, &v), r.a.b.Delete(k.key)); err != nil {
+			return err
+		}
+		ed.kept--
+	}
+	return nil
+}
+
+// keptBody is the record of an earlier version.
+type keptBody struct {
+	rev        osier.Rev
+	key, value []byte
+}
+
+// oldest returns the n oldest kept bodies. Keys are in order of generations, but
+// within one not in that of revisions, so it is read to its end.
+func (ed *edit) oldest(r *run, n uint64) ([]keptBody, error) {
+	lower, upper := revsRange(r.db.num, ed.coll.num, spaceVersion, ed.id)
+	it, err := r.a.b.NewIter(lower, upper)
+	if err != nil {
+		return nil, err
+	}
 	defer it.Close()
-	var drop [][]byte
-	for ok := it.First(); ok && ed.kept > limit; ok = it.Next() {
+	var old []keptBody
+	for ok := it.First(); ok; ok = it.Next() {
 		rev, ok := revOfKey(it.Key()[len(lower):])
 		if !ok {
-			return corrupt("read version", ed.id, errRecord)
+			return nil, corrupt("read version", ed.id, errRecord)
 		}
 		if ed.leafOf(rev) >= 0 {
 			continue
 		}
-		_, v, err := decodeVersion(it.Value())
-		if err != nil {
-			return corrupt("read version", ed.id, err)
+		if uint64(len(old)) >= n && rev.Generation() > old[len(old)-1].rev.Generation() {
+			break
 		}
-		if err := ed.release(r, &v); err != nil {
-			return err
-		}
-		drop = append(drop, slices.Clone(it.Key()))
-		ed.kept--
+		old = append(old, keptBody{rev, slices.Clone(it.Key()), slices.Clone(it.Value())})
 	}
-	if err := it.Error(); err != nil {
-		return err
-	}
-	for _, key := range drop {
-		if err := r.a.b.Delete(key); err != nil {
-			return err
-		}
-	}
-	return nil
+	slices.SortFunc(old, func(a, b keptBody) int { return a.rev.Compare(b.rev) })
+	return old[:min(n, uint64(len(old)))], it.Error()
 }
 
 // stemEvery is how many generations pass between two cuts of the ancestry, so

@@ -16,6 +16,18 @@ func historyTests() []test {
 		{"a history of n keeps the last n superseded bodies", func(x *tc) {
 			x.same("titles", x.superseded(osier.CollectionOptions[film]{History: 2}), []string{"5", "4", "3", "-", "-"})
 		}},
+		{"of one generation the history drops the body that loses, whatever the form of digests", func(x *tc) {
+			x.schema(osier.NewCollection("films", osier.CollectionOptions[film]{History: 1}))
+			const raw = "1-ff00000000000000000000000000000f"
+			for _, path := range [][]string{{"1-text"}, {raw}, {"2-b", "1-text"}, {"2-a", raw}} {
+				x.must(films.Graft(x.ctx, x.db, "a", revsOf(path...), film{Title: path[0]}))
+			}
+			doc, err := films.GetRev(x.ctx, x.db, "a", revOf(raw))
+			x.must(err)
+			x.same("title", doc.Value.Title, raw)
+			_, err = films.GetRev(x.ctx, x.db, "a", revOf("1-text"))
+			x.kind(err, osier.KindNotFound)
+		}},
 		{"a history of all keeps every body", func(x *tc) {
 			x.same("titles", x.superseded(osier.CollectionOptions[film]{History: osier.KeepAll}), []string{"5", "4", "3", "2", "1"})
 		}},
