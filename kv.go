@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"strings"
 	"time"
 )
 
@@ -577,7 +576,9 @@ func (n Namespace) Scan(ctx context.Context, o *KVScan) iter.Seq2[KVEntry, error
 // prefixEnd is the least string after all that begin with p; "" if there is
 // none.
 func prefixEnd(p string) string {
-	p = strings.TrimRight(p, "\xff")
+	for p != "" && p[len(p)-1] == 0xff {
+		p = p[:len(p)-1]
+	}
 	if p == "" {
 		return ""
 	}

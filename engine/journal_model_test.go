@@ -21,11 +21,10 @@ func (c *fakeClock) now() time.Time { return time.UnixMicro(c.micros.Load()) }
 
 // journalModel is what a journal must be: a slice.
 type journalModel struct {
-	events  []osier.Event
-	last    osier.Position
-	trimmed osier.Position
-	set     osier.JournalSettings
-	keys    map[string]osier.JournalResult
+	events []osier.Event
+	last   osier.Position
+	set    osier.JournalSettings
+	keys   map[string]osier.JournalResult
 }
 
 // want is what a read must show at a moment.

@@ -212,12 +212,9 @@ func TestPurgeConflictsWithReaders(t *testing.T) {
 func TestPrune(t *testing.T) {
 	ctx := context.Background()
 	e := openMem(t, "db")
-	db, err := e.DB(ctx, "db")
-	if err != nil {
-		t.Fatal(err)
-	}
 	docs := osier.NewCollection[osier.Raw]("c", osier.CollectionOptions[osier.Raw]{History: osier.KeepAll})
-	if db, err = e.OpenDB(ctx, "db", osier.Schema(docs)); err != nil {
+	db, err := e.DB(ctx, "db", osier.Schema(docs))
+	if err != nil {
 		t.Fatal(err)
 	}
 	doc, err := docs.InsertWithID(ctx, db, "a", osier.Raw(`{"v":0}`))

@@ -546,7 +546,7 @@ func (e *Engine) readDefinitions(db *database) error {
 	want := map[viewName]*viewDef{}
 	wrong := map[viewName]string{}
 	v := view{e: e, db: db, src: e.store, q: &osier.Query{Collection: osier.ViewsCollection, Parts: osier.WithBody}}
-	err := v.scan(e.ctx, func(row osier.Row, err error) bool {
+	err := v.scan(e.ctx, func(row osier.Row, _ error) bool {
 		def, n, err := e.definitionOf(&row.Document)
 		if err != nil {
 			wrong[n] = err.Error()

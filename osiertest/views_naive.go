@@ -32,7 +32,6 @@ type naiveView struct {
 	rows   func(id osier.ID, body map[string]any) []naiveRow
 	reduce func(values []string) string
 	tuple  bool // keys are arrays, not fields in a row
-	unique bool
 }
 
 // part is the beginning of a key that holds its first fields, and the key of

@@ -223,11 +223,10 @@ func after(text string) (string, error) {
 
 // list is a listing of one kind of documents being answered.
 type list struct {
-	q      *request
-	coll   string
-	local  bool // local documents: their form, and no counts
-	prefix string
-	space  bounds // all ids of that kind
+	q     *request
+	coll  string
+	local bool   // local documents: their form, and no counts
+	space bounds // all ids of that kind
 }
 
 func (q *request) allDocs() error { return q.list(&list{q: q, coll: q.coll}) }

@@ -72,7 +72,7 @@ func TestFloatsKeepTheirValue(t *testing.T) {
 		if err != nil || math.Float64bits(back) != math.Float64bits(f) {
 			t.Fatalf("%v is written as %s, which is %v (%v)", f, text, back, err)
 		}
-		if bytes.IndexAny(text, ".e") < 0 {
+		if !bytes.ContainsAny(text, ".e") {
 			t.Fatalf("%v is written as the integer %s", f, text)
 		}
 	})

@@ -1,7 +1,6 @@
 package couch
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -144,12 +143,4 @@ func (a *reply) rev(t testing.TB) string {
 	var v struct{ Rev string }
 	a.into(t, &v)
 	return v.Rev
-}
-
-func compact(b []byte) string {
-	var out bytes.Buffer
-	if json.Compact(&out, b) != nil {
-		return string(b)
-	}
-	return out.String()
 }
