@@ -62,18 +62,24 @@ func TestAStoreOfEachFormatOpens(t *testing.T) {
 	text, err := io.ReadAll(r)
 	r.Close()
 	got = append(got, fmt.Sprint(string(text), " ", err))
-	golden := filepath.Join("testdata", "format-1.txt")
+	sameAsGolden(t, "format-1.txt", got)
+	if _, err := e.Check(ctx, func(p engine.Problem) { t.Error(p) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// sameAsGolden compares lines with those of a file, or writes them there.
+func sameAsGolden(t *testing.T, name string, got []string) {
+	t.Helper()
+	golden := filepath.Join("testdata", name)
 	if *writeFixture {
 		if err := os.WriteFile(golden, []byte(strings.Join(got, "\n")+"\n"), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
-	text, err = os.ReadFile(golden)
+	text, err := os.ReadFile(golden)
 	if err != nil || string(text) != strings.Join(got, "\n")+"\n" {
 		t.Errorf("got\n%s\nwant\n%s%v", strings.Join(got, "\n"), text, err)
-	}
-	if _, err := e.Check(ctx, func(p engine.Problem) { t.Error(p) }); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,16 +48,7 @@ func TestJournalsOfEachFormatAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = append(got, fmt.Sprint(res, info.Settings, info.Last, info.Trimmed, info.Count, info.Appended, info.Bytes))
-	golden := filepath.Join("testdata", "journals-1.txt")
-	if *writeFixture {
-		if err := os.WriteFile(golden, []byte(strings.Join(got, "\n")+"\n"), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(golden)
-	if err != nil || string(text) != strings.Join(got, "\n")+"\n" {
-		t.Errorf("got\n%s\nwant\n%s%v", strings.Join(got, "\n"), text, err)
-	}
+	sameAsGolden(t, "journals-1.txt", got)
 	if _, err := e.Check(ctx, func(p engine.Problem) { t.Error(p) }); err != nil {
 		t.Error(err)
 	}
