@@ -243,11 +243,17 @@ func (e *Engine) awaitRoom(ctx context.Context) error {
 	return l.failed
 }
 
-// drainPending writes what is pending until it is little again.
+// drainPending writes what is pending until it is little again. While much is, it
+// goes on without waiting for the disk: the store makes that durable in its
+// interval, and the last write waits for all of them.
 func (e *Engine) drainPending() {
 	l := &e.lanes
 	for {
-		err := e.drain(e.ctx, store.Sync)
+		level := store.Sync
+		if l.bytes.Load() >= drainBytes {
+			level = store.Relaxed
+		}
+		err := e.drain(e.ctx, level)
 		l.mu.Lock()
 		l.failed = err
 		if err == nil && l.bytes.Load() >= drainBytes && !l.closed {
@@ -271,9 +277,8 @@ func (e *Engine) drain(ctx context.Context, level store.Durability) error {
 	if e.lanes.bytes.Load() == 0 {
 		return nil
 	}
-	r := &request{level: level, fill: e.drainInto}
-	// What comes until it is r's turn is written too.
-	return e.submit(ctx, r, int(e.lanes.bytes.Load())+drainBytes/2)
+	// What comes until it is r's turn is written too: commit makes room for it.
+	return e.submit(ctx, &request{level: level, fill: e.drainInto, drains: true}, drainBytes/4)
 }
 
 // drainInto writes what is pending into a group's batch.

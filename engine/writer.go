@@ -24,6 +24,7 @@ type request struct {
 	err      error
 	replayed bool // the answer is an earlier one
 	journals bool // the command has operations on journals
+	drains   bool // fill writes what is pending in journals
 }
 
 const (
@@ -177,7 +178,11 @@ func (e *Engine) settleReplays(g *group, pending *store.Pending) error {
 // store. It returns nil if there was nothing to write. The caller holds
 // queue.order.
 func (e *Engine) commit(g *group) (pending *store.Pending, level store.Durability, err error) {
-	b := e.store.NewBatchSize(g.size + g.size/4)
+	size := g.size
+	if slices.ContainsFunc(g.reqs, func(r *request) bool { return r.drains || r.journals }) {
+		size += int(e.lanes.bytes.Load())
+	}
+	b := e.store.NewBatchSize(size + size/4)
 	defer b.Close()
 	a := &e.applier
 	a.begin(e, b, len(g.reqs) > 1)
