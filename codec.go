@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/osierdb/osier/internal/jsonplan"
 	"github.com/osierdb/osier/pot"
 )
 
@@ -41,7 +42,9 @@ type Raw []byte
 // JSON is the default codec. A Raw body must be valid JSON.
 var JSON Codec = &jsonCodec{encoders: sync.Pool{New: newEncoder}}
 
-// jsonCodec keeps encoders, which cost more than most documents.
+// jsonCodec does what encoding/json does: by plans for types where there are
+// some, else by encoding/json. It keeps encoders, which cost more than most
+// documents.
 type jsonCodec struct{ encoders sync.Pool }
 
 type encoder struct {
@@ -68,6 +71,9 @@ func (c *jsonCodec) Append(dst []byte, v any) ([]byte, error) {
 	case json.RawMessage:
 		return appendValid(dst, x)
 	}
+	if out, ok := jsonplan.Append(dst, v); ok {
+		return out, nil
+	}
 	e := c.encoders.Get().(*encoder)
 	e.buf.Reset()
 	if err := e.enc.Encode(v); err != nil {
@@ -90,6 +96,9 @@ func appendValid(dst, body []byte) ([]byte, error) {
 func (*jsonCodec) Decode(body []byte, v any) error {
 	if r, ok := v.(*Raw); ok {
 		*r = append(Raw{}, body...)
+		return nil
+	}
+	if jsonplan.Decode(body, v) {
 		return nil
 	}
 	if err := json.Unmarshal(body, v); err != nil {

@@ -15,7 +15,7 @@ type room struct {
 // rooms is the table of ARCHITECTURE.md. An edge that is not here is
 // forbidden, even if it points down.
 var rooms = []room{
-	{path: "", imports: []string{"pot", "internal/keys", "internal/mango"}, budget: 9000},
+	{path: "", imports: []string{"pot", "internal/jsonplan", "internal/keys", "internal/mango"}, budget: 9000},
 	{path: "pot", budget: 8600},
 	{path: "pocket", third: []string{"github.com/andybalholm/brotli", "golang.org/x/sys"}, budget: 6800},
 	{path: "cbor", imports: []string{""}, third: []string{"github.com/fxamacker/cbor/v2"}, budget: 200},
@@ -25,6 +25,7 @@ var rooms = []room{
 	{path: "internal/kvmem", budget: 500},
 	{path: "internal/topic", imports: []string{""}, budget: 700},
 	{path: "internal/reduce", budget: 1200},
+	{path: "internal/jsonplan", budget: 1700},
 	{path: "internal/mango", imports: []string{"internal/keys"}, budget: 4800},
 	{path: "internal/naive", budget: 400},
 	{path: "internal/store", imports: []string{"internal/keys"},
