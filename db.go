@@ -45,6 +45,31 @@ func (db *DB) Info(ctx context.Context) (*DBInfo, error) {
 	return nil, &Error{Kind: KindNotFound, Op: "info", DB: db.name}
 }
 
+// identifier is what a Backend may have beside its verbs: it knows which databases
+// there are without a query. One that judges rights has it not.
+type identifier interface {
+	DatabaseUUID(name string) (id UUID, ok bool)
+}
+
+// UUID returns the database's identity: one that is made later under its name has
+// another. ErrNotFound if it was dropped. It costs a look-up in memory where the
+// store is in this process and the handle has all rights.
+func (db *DB) UUID(ctx context.Context) (UUID, error) {
+	if b, ok := db.backend.(identifier); ok {
+		if id, ok := b.DatabaseUUID(db.name); ok {
+			return id, nil
+		}
+	}
+	// Describing one collection is a look-up; the whole would be measured.
+	for row, err := range db.Query(ctx, &Query{Kind: QueryInfo, Collection: DefaultCollection}) {
+		if err != nil {
+			return UUID{}, err
+		}
+		return row.DB.UUID, nil
+	}
+	return UUID{}, &Error{Kind: KindNotFound, Op: "open", DB: db.name}
+}
+
 // DropCollection deletes a collection and all in it.
 func (db *DB) DropCollection(ctx context.Context, name string) error {
 	_, err := db.Exec(ctx, &Command{Ops: []Op{{Kind: OpDropCollection, Collection: name}}})

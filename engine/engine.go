@@ -316,3 +316,13 @@ func (e *Engine) reclaim(db uint32) {
 		}
 	})
 }
+
+// DatabaseUUID returns the identity of a database, false if there is none of that
+// name. See osier.DB.UUID.
+func (e *Engine) DatabaseUUID(name string) (osier.UUID, bool) {
+	db := (*e.dbs.Load())[name]
+	if db == nil {
+		return osier.UUID{}, false
+	}
+	return db.uuid, true
+}

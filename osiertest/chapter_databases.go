@@ -51,8 +51,11 @@ func databaseTests() []test {
 			x.insert("a", "Alien")
 			before, err := x.db.Info(x.ctx)
 			x.must(err)
+			x.same("identity", x.uuid(), before.UUID)
 			x.must(x.store.DropDB(x.ctx, "shop"))
 			x.kind(x.store.DropDB(x.ctx, "shop"), osier.KindNotFound)
+			_, err = x.db.UUID(x.ctx)
+			x.kind(err, osier.KindNotFound)
 			_, err = films.Get(x.ctx, x.db, "a")
 			x.kind(err, osier.KindNotFound)
 			db, err := x.store.CreateDB(x.ctx, "shop")
@@ -62,6 +65,7 @@ func databaseTests() []test {
 			if after.UUID == before.UUID || after.LastSeq != 0 || len(after.Collections) != 0 {
 				x.Fatalf("got %+v after %+v", after, before)
 			}
+			x.same("identity", x.uuid(), after.UUID)
 			_, err = films.Get(x.ctx, db, "a")
 			x.kind(err, osier.KindNotFound)
 		}},
@@ -115,6 +119,13 @@ func databaseTests() []test {
 			}
 		}},
 	}
+}
+
+// uuid is the identity of the test's database.
+func (x *tc) uuid() osier.UUID {
+	id, err := x.db.UUID(x.ctx)
+	x.must(err)
+	return id
 }
 
 func missingDatabase(x *tc) {

@@ -69,15 +69,8 @@ func (s *Server) database(ctx context.Context, name string) (*osier.DB, osier.UU
 		s.gates.handles[name] = db
 		s.gates.mu.Unlock()
 	}
-	// Describing one collection is a look-up; the whole would be measured.
-	q := &osier.Query{Kind: osier.QueryInfo, Collection: osier.DefaultCollection}
-	for row, err := range db.Query(ctx, q) {
-		if err != nil {
-			return nil, osier.UUID{}, err
-		}
-		return db, row.DB.UUID, nil
-	}
-	return nil, osier.UUID{}, &osier.Error{Kind: osier.KindNotFound, Op: "open", DB: name}
+	id, err := db.UUID(ctx)
+	return db, id, err
 }
 
 // securityOf returns the security object of a database.

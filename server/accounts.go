@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"slices"
 	"strings"
 	"sync"
@@ -59,8 +60,9 @@ type accounts struct {
 	live       func() *live
 	hash       *hasher
 	failures   *failures
-	cookieKey  []byte   // kept in the store
-	cacheKey   [32]byte // of this process
+	cookieKey  []byte    // kept in the store
+	cacheKey   [32]byte  // of this process
+	macs       sync.Pool // of hash.Hash, keyed: making one costs more than using it
 	decoy      credential
 	onFailure  func()
 
@@ -156,10 +158,15 @@ func wrapCanceled(err error) error {
 }
 
 func (a *accounts) mac(rec *record, password string) (sum [32]byte) {
-	h := hmac.New(sha256.New, a.cacheKey[:])
+	h, ok := a.macs.Get().(hash.Hash)
+	if !ok {
+		h = hmac.New(sha256.New, a.cacheKey[:])
+	}
+	h.Reset()
 	h.Write(rec.print[:])
 	h.Write([]byte(password))
 	h.Sum(sum[:0])
+	a.macs.Put(h)
 	return sum
 }
 

@@ -15,7 +15,7 @@ type room struct {
 // rooms is the table of ARCHITECTURE.md. An edge that is not here is
 // forbidden, even if it points down.
 var rooms = []room{
-	{path: "", imports: []string{"pot", "internal/jsonplan", "internal/keys", "internal/mango"}, budget: 9000},
+	{path: "", imports: []string{"pot", "internal/jsonplan", "internal/keys", "internal/mango"}, budget: 9100},
 	{path: "pot", budget: 8600},
 	{path: "pocket", third: []string{"github.com/andybalholm/brotli", "golang.org/x/sys"}, budget: 6800},
 	{path: "cbor", imports: []string{""}, third: []string{"github.com/fxamacker/cbor/v2"}, budget: 200},
