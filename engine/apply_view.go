@@ -457,7 +457,7 @@ func (a *applier) enforceView(c *osier.Command) (*osier.Result, bool, error) {
 		}
 	}
 	if ix.def.Load().policy == osier.Unique {
-		if err := ix.duplicate(a.b); err != nil {
+		if err := ix.duplicateSince(a.b, ix.judged, coll.lastSeq); err != nil {
 			var own *osier.Error
 			if errors.As(err, &own) {
 				return nil, false, own
@@ -472,29 +472,6 @@ func (a *applier) enforceView(c *osier.Command) (*osier.Result, bool, error) {
 	}
 	a.touch(db)
 	return &osier.Result{First: db.state.lastSeq, Last: db.state.lastSeq, Time: c.Sealed.Time, Ops: make([]osier.OpResult, 1)}, false, nil
-}
-
-// duplicate looks for a key of two rows.
-func (ix *index) duplicate(src source) error {
-	lower, upper := ix.bounds("", "")
-	it, err := src.NewIter(lower, upper)
-	if err != nil {
-		return err
-	}
-	defer it.Close()
-	var last, lastID []byte
-	for ok := it.First(); ok; ok = it.Next() {
-		key, id, _, _, err := splitRow(it.Key()[viewPrefixSize:], it.Value())
-		if err != nil {
-			return err
-		}
-		if last != nil && bytes.Equal(key, last) {
-			return viewError(osier.KindNotUnique, ix.db, ix.name, fmt.Errorf("key %s of both document %s and document %s",
-				keys.Format(key), osier.TrustedID(lastID), osier.TrustedID(id)))
-		}
-		last, lastID = append(last[:0], key...), append(lastID[:0], id...)
-	}
-	return it.Error()
 }
 
 // releaseView ends the keeping of a program's view.

@@ -96,17 +96,13 @@ func (e *Engine) enforce(ix *index) error {
 		return err
 	}
 	defer ix.leave()
-	last, err := ix.collectionSeq(e.store)
-	for err == nil && ix.at.Load().seq < last {
-		err = ix.step()
+	err := ix.ready(e.ctx)
+	if err == nil {
+		ix.built.Store(true)
+		defer ix.built.Store(false)
+		c := &osier.Command{DB: ix.db.name, Ops: []osier.Op{{Kind: osier.OpEnforceView, Collection: ix.name.coll, View: ix.name.name}}}
+		_, err = e.Exec(e.ctx, c)
 	}
-	if err != nil {
-		return err
-	}
-	ix.built.Store(true)
-	defer ix.built.Store(false)
-	c := &osier.Command{DB: ix.db.name, Ops: []osier.Op{{Kind: osier.OpEnforceView, Collection: ix.name.coll, View: ix.name.name}}}
-	_, err = e.Exec(e.ctx, c)
 	if osier.KindOf(err) != osier.KindNotUnique {
 		return err
 	}

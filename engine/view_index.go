@@ -35,6 +35,9 @@ type index struct {
 	current atomic.Uint64
 	// built: it waits, with its turn taken, to be put in force.
 	built atomic.Bool
+	// judged is the sequence up to which a unique view that waits to be put in force
+	// is known to have no key of two rows. It goes with the turn.
+	judged osier.Seq
 
 	turn chan struct{} // holds a token while somebody updates it
 	gone chan struct{} // closed when it is dropped
