@@ -130,7 +130,8 @@ const (
 // Read is a precondition of a transaction: the document ID, or, with a zero
 // ID, the ids from Start up to but not including End (an empty End is
 // unbounded) have not changed since the command's Snapshot. An empty
-// Collection means that no document in the database has. With a journal's
+// Collection means that no document in the database has. No collection may have
+// been dropped either; see Command.Drops. With a journal's
 // JournalResource as Collection it says that the journal's last position is
 // Start, in binary form; zero if there is no journal.
 type Read struct {
@@ -148,8 +149,10 @@ type Command struct {
 	// PerDocument lets each operation succeed or fail by itself within one
 	// commit; otherwise the first failure undoes all.
 	PerDocument bool
-	// Snapshot and Reads: what a transaction saw and builds on.
+	// Snapshot, Drops and Reads: what a transaction saw and builds on. Drops is the
+	// DBInfo's in that state.
 	Snapshot Seq
+	Drops    uint64
 	Reads    []Read
 	// Session and Number identify the command for retries: a second one with
 	// the same gets the first one's answer and changes nothing. An empty

@@ -106,8 +106,9 @@ type DBInfo struct {
 	Name        string
 	UUID        UUID
 	Created     time.Time
-	LastSeq     Seq // the latest change
-	DurableSeq  Seq // the latest change that no crash can take back
+	LastSeq     Seq    // the latest change
+	DurableSeq  Seq    // the latest change that no crash can take back
+	Drops       uint64 // collections dropped so far, which takes no sequence
 	DiskBytes   uint64
 	Collections []CollectionInfo
 	Namespaces  []NamespaceInfo // of key-values

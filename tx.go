@@ -23,6 +23,7 @@ type Tx struct {
 	db       *DB
 	pin      uint64
 	snapshot Seq
+	drops    uint64
 	reads    []Read
 	read     map[docKey]bool
 	writes   map[docKey]*Op
@@ -85,7 +86,7 @@ func (db *DB) try(ctx context.Context, fn func(*Tx) error) error {
 		if err != nil {
 			return err
 		}
-		tx.pin, tx.snapshot = row.Pin, row.Seq
+		tx.pin, tx.snapshot, tx.drops = row.Pin, row.Seq, row.DB.Drops
 	}
 	defer func() {
 		tx.err = errTxOver
@@ -102,7 +103,7 @@ func (db *DB) try(ctx context.Context, fn func(*Tx) error) error {
 		// All it read was one state; there is nothing to check.
 		return nil
 	}
-	c := &Command{Snapshot: tx.snapshot, Reads: tx.reads}
+	c := &Command{Snapshot: tx.snapshot, Drops: tx.drops, Reads: tx.reads}
 	for _, k := range tx.order {
 		if op := tx.writes[k]; op != nil {
 			c.Ops = append(c.Ops, *op)

@@ -541,19 +541,18 @@ func (r *run) changedSince(rd *osier.Read, snapshot osier.Seq) (bool, error) {
 	if rd.KV != nil {
 		return r.kvChanged(rd.KV)
 	}
-	if rd.Collection == "" {
-		return r.db.state.lastSeq > snapshot, nil
-	}
 	if name, ok := osier.JournalName(rd.Collection); ok {
 		return r.journalChanged(name, rd), nil
 	}
-	if r.db.state.purged > snapshot {
-		return true, nil // what was purged has left nothing to be compared
+	if r.db.state.purged > snapshot || r.db.state.drops != r.cmd.Drops {
+		return true, nil // what was purged or dropped has left nothing to be compared
+	}
+	if rd.Collection == "" {
+		return r.db.state.lastSeq > snapshot, nil
 	}
 	c := r.db.colls[rd.Collection]
 	if c == nil {
-		// Never there, or dropped since: then the database moved on.
-		return false, nil
+		return false, nil // it was not there then either
 	}
 	if !rd.ID.IsZero() {
 		var d document

@@ -35,7 +35,7 @@ func (e *Engine) pin(db *database, yield func(osier.Row, error) bool) error {
 	if err != nil {
 		return e.storeError("pin", err)
 	}
-	seq, err := lastSeq(snap, db.num)
+	state, err := stateIn(snap, db.num)
 	if err != nil {
 		snap.Close()
 		return e.storeError("pin", err)
@@ -45,7 +45,7 @@ func (e *Engine) pin(db *database, yield func(osier.Row, error) bool) error {
 		snap.Close()
 		return &osier.Error{Kind: osier.KindClosed, Op: "pin", DB: db.name}
 	}
-	yield(osier.Row{Pin: id, Document: osier.Document{Seq: seq}}, nil)
+	yield(osier.Row{Pin: id, Document: osier.Document{Seq: state.lastSeq}, DB: &osier.DBInfo{Drops: state.drops}}, nil)
 	return nil
 }
 

@@ -473,9 +473,11 @@ func (v *view) info(yield func(osier.Row, error) bool) error {
 			return err
 		}
 	}
-	if info.LastSeq, err = v.lastSeq(); err != nil {
+	state, err := stateIn(v.src, db.num)
+	if err != nil {
 		return err
 	}
+	info.LastSeq, info.Drops = state.lastSeq, state.drops
 	info.DurableSeq = osier.Seq(db.durable.Load())
 	yield(osier.Row{DB: info}, nil)
 	return nil

@@ -50,6 +50,7 @@ func transactionTests() []test {
 		}},
 		{"write skew is caught", writeSkew},
 		{"what others did is noticed exactly where it was looked at", lookedAt},
+		{"dropping a collection is noticed by who read in it", droppedBelow},
 		{"an error rolls back and comes out as it is", func(x *tc) {
 			stop := errors.New("stop")
 			err := x.db.Update(x.ctx, func(tx *osier.Tx) error {
@@ -524,4 +525,41 @@ func pinLasts(x *tc) {
 		_, err := drain(x.db.Query(x.ctx, &q))
 		x.kind(err, osier.KindGap)
 	})
+}
+
+// droppedBelow: a collection that is dropped, and made again too, while a
+// transaction runs takes away what that has read.
+func droppedBelow(x *tc) {
+	read := map[string]func(tx *osier.Tx) int{
+		"a document": func(tx *osier.Tx) int {
+			if _, err := films.Get(x.ctx, tx, "a"); err != nil {
+				x.kind(err, osier.KindNotFound)
+				return 0
+			}
+			return 1
+		},
+		"a range": func(tx *osier.Tx) int { return len(collect(x, films.List(x.ctx, tx, nil))) },
+	}
+	for name, look := range read {
+		for _, again := range []bool{false, true} {
+			x.insert("a", "A")
+			var seen []int
+			x.must(x.db.Update(x.ctx, func(tx *osier.Tx) error {
+				seen = append(seen, look(tx))
+				if len(seen) == 1 {
+					x.must(x.db.DropCollection(x.ctx, "films"))
+					if again {
+						x.insert("b", "B")
+						x.must(films.Delete(x.ctx, x.db, "b", osier.Rev{}))
+					}
+				}
+				_, err := raws.Upsert(x.ctx, tx, "n", osier.Raw(`{}`))
+				return err
+			}))
+			x.same("documents seen in each try of one that reads "+name, seen, []int{1, 0})
+		}
+	}
+	info, err := x.db.Info(x.ctx)
+	x.must(err)
+	x.same("drops", info.Drops, uint64(4))
 }

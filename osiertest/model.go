@@ -204,6 +204,7 @@ type database struct {
 	uuid         osier.UUID
 	created      time.Time
 	seq          osier.Seq
+	drops        uint64 // of collections
 	collections  map[string]*collection
 	journals     map[string]*journal
 	transactions []osier.Transaction

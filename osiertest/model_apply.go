@@ -68,12 +68,6 @@ func checkReads(db *database, c *osier.Command) error {
 			}
 			continue
 		}
-		if r.Collection == "" {
-			if db.seq > c.Snapshot {
-				return conflict
-			}
-			continue
-		}
 		if name, ok := osier.JournalName(r.Collection); ok {
 			var last osier.Position
 			if j := db.journals[name]; j != nil {
@@ -83,6 +77,9 @@ func checkReads(db *database, c *osier.Command) error {
 				return conflict
 			}
 			continue
+		}
+		if db.drops != c.Drops || r.Collection == "" && db.seq > c.Snapshot {
+			return conflict
 		}
 		for _, d := range db.sorted(r.Collection) {
 			if d.seq > c.Snapshot && within(d.id, r) {
@@ -133,6 +130,7 @@ func (x *change) do(op *osier.Op) (osier.OpResult, error) {
 			return osier.OpResult{}, fail(osier.KindNotFound, "no such collection")
 		}
 		delete(x.db.collections, op.Collection)
+		x.db.drops++
 		return osier.OpResult{}, nil
 	case osier.OpGraft:
 		return x.graft(op)

@@ -77,7 +77,7 @@ func (m *Model) tryAnswer(ctx context.Context, q *osier.Query) (rows []osier.Row
 	case osier.QueryPin:
 		m.lastPin++
 		m.pins[m.lastPin] = &pin{db, m.clock()}
-		return []osier.Row{{Pin: m.lastPin, Document: osier.Document{Seq: db.seq}}}, nil, nil
+		return []osier.Row{{Pin: m.lastPin, Document: osier.Document{Seq: db.seq}, DB: &osier.DBInfo{Drops: db.drops}}}, nil, nil
 	case osier.QueryUnpin:
 		delete(m.pins, q.Pin)
 		return nil, nil, nil
@@ -184,7 +184,7 @@ func (db *database) scan(q *osier.Query) []osier.Row {
 
 // info describes the database, with col only that collection of it.
 func (db *database) info(col string) *osier.DBInfo {
-	info := &osier.DBInfo{Name: db.name, UUID: db.uuid, Created: db.created, LastSeq: db.seq, DurableSeq: db.seq}
+	info := &osier.DBInfo{Name: db.name, UUID: db.uuid, Created: db.created, LastSeq: db.seq, DurableSeq: db.seq, Drops: db.drops}
 	for _, name := range slices.Sorted(maps.Keys(db.collections)) {
 		if col != "" && name != col {
 			continue

@@ -27,8 +27,8 @@ type base struct {
 
 type text struct{ s string }
 
-func (t text) MarshalText() ([]byte, error)     { return []byte("<" + t.s + ">"), nil }
-func (t *text) UnmarshalText(b []byte) error    { t.s = strings.Trim(string(b), "<>"); return nil }
+func (t text) MarshalText() ([]byte, error)  { return []byte("<" + t.s + ">"), nil }
+func (t *text) UnmarshalText(b []byte) error { t.s = strings.Trim(string(b), "<>"); return nil }
 
 type celsius float64
 
