@@ -283,6 +283,7 @@ func (q *request) list(ls *list) error {
 		}
 	}
 	s := q.stream(http.StatusOK, "application/json")
+	s.long = true
 	if several {
 		s.buf = append(s.buf, `{"results":[`...)
 	}

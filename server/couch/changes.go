@@ -213,7 +213,9 @@ func newFeed(q *request, c *changesQuery) *feed {
 		contentType = "text/event-stream"
 		q.w.Header().Set("Cache-Control", "no-cache")
 	}
-	return &feed{q: q, c: c, token: token(c.info), s: q.stream(http.StatusOK, contentType), last: c.since}
+	s := q.stream(http.StatusOK, contentType)
+	s.long = c.kind == feedNormal // the others wait
+	return &feed{q: q, c: c, token: token(c.info), s: s, last: c.since}
 }
 
 func (f *feed) run(ctx context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
 
 	"github.com/osierdb/osier"
@@ -18,6 +19,7 @@ type stream struct {
 	status int
 	buf    []byte
 	whole  bool // keep all until the end, so that its length is known
+	long   bool // it may be a whole collection: it takes its turn with others
 	sent   bool
 	err    error
 }
@@ -41,7 +43,41 @@ func (s *stream) room() error {
 	if len(s.buf) < streamBuffer || s.whole {
 		return s.err
 	}
-	return s.flush()
+	if !s.long {
+		return s.flush()
+	}
+	s.q.pause()
+	if err := s.flush(); err != nil {
+		return err
+	}
+	s.err = s.q.resume()
+	return s.err
+}
+
+// turns let long answers work on one processor less than there are, in slices of
+// a buffer each: while all processors are busy, the runtime looks for requests
+// that have come only every ten milliseconds.
+type turns chan struct{}
+
+func newTurns() turns { return make(turns, max(runtime.GOMAXPROCS(0)-1, 1)) }
+
+// resume waits for a turn. pause must follow, before anything else is waited for.
+func (q *request) resume() error {
+	select {
+	case q.door.turns <- struct{}{}:
+		q.turn = true
+		return nil
+	case <-q.ctx().Done():
+		return context.Cause(q.ctx())
+	}
+}
+
+// pause gives the request's turn back, if it has it.
+func (q *request) pause() {
+	if q.turn {
+		<-q.door.turns
+		q.turn = false
+	}
 }
 
 // flush writes what has been collected.

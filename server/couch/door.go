@@ -20,6 +20,7 @@ type Door struct {
 	counts      countCache
 	maintenance maintenance
 	systemOnce  sync.Once // makes CouchDB's other system databases
+	turns       turns
 }
 
 // New returns the door, for server.Options or Server.Mount.
@@ -30,7 +31,7 @@ func (d *Door) Name() string { return "couch" }
 
 // Mount takes every path that no other door has.
 func (d *Door) Mount(h server.Host) error {
-	d.host = h
+	d.host, d.turns = h, newTurns()
 	d.server = []string{d.serverHeader()}
 	d.declare(h.Settings())
 	h.Exempt(func(r *http.Request) bool {

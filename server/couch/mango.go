@@ -207,6 +207,7 @@ func (q *request) find() error {
 	}
 	found := &osier.FindSummary{}
 	s := q.stream(http.StatusOK, "application/json")
+	s.long = true
 	s.buf = append(s.buf, `{"docs":[`...)
 	n := 0
 	if req.Limit > 0 {

@@ -26,6 +26,7 @@ type request struct {
 	params  params
 	began   time.Time
 	started bool // the status line is out
+	turn    bool // of door.turns
 
 	// Set by open.
 	dbName string // as the client wrote it
@@ -61,6 +62,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h["Cache-Control"] = mustRevalidate
 	q.path = segments(r.URL.EscapedPath())
 	q.params = parseParams(r.URL.RawQuery)
+	defer q.pause()
 	if err := q.route(); err != nil {
 		q.fail(err)
 	}

@@ -1,8 +1,11 @@
 package couch
 
 import (
+	"fmt"
+	"io"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -81,4 +84,36 @@ func TestHalfBodies(t *testing.T) {
 	if info.DocCount != 0 {
 		t.Errorf("there are %d documents", info.DocCount)
 	}
+}
+
+// Clients that leave in the middle of a long answer leave their turn to others.
+func TestHalfReadAnswers(t *testing.T) {
+	r := newRig(t)
+	r.want(201, "PUT", "/db", "")
+	var b strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&b, `,{"_id":"%04d","text":"%s"}`, i, strings.Repeat("x", 500))
+	}
+	r.want(201, "POST", "/db/_bulk_docs", `{"docs":[`+b.String()[1:]+`]}`)
+	paths := []string{"/db/_all_docs?include_docs=true", "/db/_changes?include_docs=true"}
+	for i := range 12 {
+		req := r.request("GET", paths[i%2], "")
+		resp, err := r.http.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(resp.Body, make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() {
+			if a := r.do("GET", paths[i%2], ""); a.StatusCode != 200 || len(a.body) < 3000*500 {
+				t.Errorf("status %d, %d bytes", a.StatusCode, len(a.body))
+			}
+		})
+	}
+	wg.Wait()
 }
