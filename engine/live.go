@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/osierdb/osier"
 	"github.com/osierdb/osier/internal/keys"
@@ -26,6 +29,12 @@ type live struct {
 	// known has the documents that the reader has, with the sequence of what he
 	// has of them; 0 is for those of which it is not known whether he has them.
 	known map[string]osier.Seq
+
+	// coll is the collection's number when the feed last looked, 0 for none: with
+	// another one it was dropped, and leaving are the documents that went with it
+	// and are yet to be shown as removed, last ones first.
+	coll    uint32
+	leaving []string
 }
 
 // maxLive is how many documents a live feed keeps in mind unless it is told.
@@ -115,6 +124,9 @@ func (s *liveStretch) read(ctx context.Context, after []byte) (head osier.Seq, e
 	}
 	v := view{e: w.e, db: w.db, src: snap, fixed: true, q: &osier.Query{DB: w.f.DB, Collection: w.f.Collection, Parts: w.f.Parts}}
 	c, known, err := v.coll(w.f.Collection)
+	if after == nil {
+		w.live.coll = c.num
+	}
 	if err != nil || !known {
 		s.ended = true
 		return state.lastSeq, err
@@ -155,7 +167,8 @@ func (s *liveStretch) add(v *view, c visibleColl, id, record []byte) error {
 		if err := decodeDocument(record, &d); err != nil {
 			return corrupt("watch", osier.TrustedID(id), err)
 		}
-		if d.winner.seq > s.w.since {
+		// A losing revision's change can make another one win that is older.
+		if latest(&d) > s.w.since {
 			return l.note(string(id), 0)
 		}
 	}
@@ -168,7 +181,7 @@ func (s *liveStretch) add(v *view, c visibleColl, id, record []byte) error {
 	case err != nil || !matches:
 		return unlessUnreadable(err)
 	case s.resumed:
-		return l.note(string(id), d.winner.seq)
+		return l.note(string(id), latest(&d))
 	}
 	if err := decodeDocument(record, &d); err != nil {
 		return corrupt("watch", osier.TrustedID(id), err)
@@ -183,7 +196,7 @@ func (s *liveStretch) add(v *view, c visibleColl, id, record []byte) error {
 	}
 	s.rows = append(s.rows, ch)
 	s.bytes += len(ch.Body)
-	return l.note(string(id), d.winner.seq)
+	return l.note(string(id), latest(&d))
 }
 
 // unlessUnreadable drops errors about a document that has no JSON form: it has
@@ -217,6 +230,10 @@ func (l *live) project(d *osier.Document, doc *mango.Doc) error {
 // event tells what a change means. shown is false if it means nothing.
 func (l *live) event(ch *osier.Change) (shown bool, err error) {
 	id := ch.ID.Key()
+	if ch.Event == osier.LiveRemoved { // its collection was dropped
+		delete(l.known, id)
+		return true, nil
+	}
 	had, inMind := l.known[id]
 	if inMind && had >= ch.Seq {
 		return false, nil // shown already, when the documents were gone through
@@ -248,6 +265,35 @@ func (l *live) event(ch *osier.Change) (shown bool, err error) {
 	delete(l.known, id)
 	ch.Event, ch.Body, ch.Attachments = osier.LiveRemoved, nil, nil
 	return true, nil
+}
+
+// dropped returns the removal of the documents that went with their collection,
+// as many as a stretch takes. A drop takes no sequence: they stand where the feed
+// has come to, before what a new collection of that name brings.
+func (w *feed) dropped(v *view) (rows []osier.Change, err error) {
+	l := w.live
+	c, _, err := v.coll(w.f.Collection)
+	if err != nil {
+		return nil, err
+	}
+	if l.coll != c.num && l.coll != 0 {
+		l.leaving = slices.SortedFunc(maps.Keys(l.known), func(a, b string) int { return cmp.Compare(b, a) })
+	}
+	l.coll = c.num
+	n := min(len(l.leaving), stretchRows)
+	if w.f.Limit > 0 {
+		n = min(n, w.f.Limit-w.shown)
+	}
+	for range n {
+		last := len(l.leaving) - 1
+		rows = append(rows, osier.Change{Collection: w.f.Collection, Event: osier.LiveRemoved,
+			Document: osier.Document{ID: osier.TrustedID([]byte(l.leaving[last])), Seq: w.since, Deleted: true}})
+		l.leaving = l.leaving[:last]
+	}
+	if len(rows) > 0 {
+		w.begun = false // the mark that follows says that they are gone
+	}
+	return rows, nil
 }
 
 // behind ends a feed whose reader is too slow.

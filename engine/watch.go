@@ -186,6 +186,16 @@ func (w *feed) read(ctx context.Context) (rows []osier.Change, full bool, err er
 		return nil, false, err
 	}
 	head := state.lastSeq
+	v := view{e: w.e, db: w.db, src: snap, fixed: true, q: &osier.Query{DB: w.f.DB, Collection: w.f.Collection, Parts: w.parts}}
+	if w.live != nil {
+		rows, err := w.dropped(&v)
+		if err == nil && len(rows) > 0 {
+			err = w.awaitDurable(ctx, &state)
+		}
+		if err != nil || len(rows) > 0 {
+			return rows, true, err
+		}
+	}
 	if head <= w.since {
 		return nil, false, nil
 	}
@@ -197,7 +207,6 @@ func (w *feed) read(ctx context.Context) (rows []osier.Change, full bool, err er
 	if err := w.awaitDurable(ctx, &state); err != nil {
 		return nil, false, err
 	}
-	v := view{e: w.e, db: w.db, src: snap, fixed: true, q: &osier.Query{DB: w.f.DB, Collection: w.f.Collection, Parts: w.parts}}
 	m, err := w.merge(&v, w.since+1, head)
 	if err != nil {
 		return nil, false, err

@@ -14,6 +14,8 @@ func liveTests() []test {
 	return []test{
 		{"what is there comes first, then what changes", testLive},
 		{"a live query resumes from a mark", testLiveResume},
+		{"a live query resumes where an older revision has come to win", testLiveOlderWins},
+		{"dropping its collection removes all from a live query", testLiveDrop},
 		{"what a live query shows is what a find finds", testLiveRandom},
 		{"a live query that cannot be is refused", testLiveRefusals},
 		{"a live query that matches too much ends", testLiveTooMuch},
@@ -86,6 +88,58 @@ func testLiveResume(x *tc) {
 	x.same("sequence", next, mark+2)
 	events, _ = x.typedLive(next)
 	x.same("nothing new", len(events), 0)
+}
+
+func testLiveOlderWins(x *tc) {
+	rev := func(s string) osier.Rev {
+		r, err := osier.ParseRev(s)
+		x.must(err)
+		return r
+	}
+	x.must(raws.Graft(x.ctx, x.db, "bob", []osier.Rev{rev("1-aa")}, osier.Raw(`{"city":"Rome"}`)))
+	x.must(raws.Graft(x.ctx, x.db, "bob", []osier.Rev{rev("2-bb"), rev("1-bb")}, osier.Raw(`{"city":"Oslo"}`)))
+	events, mark := x.typedLive(0)
+	x.same("at first", events, []string{`+bob {"city":"Oslo"}`})
+	x.must(raws.Delete(x.ctx, x.db, "bob", rev("2-bb")))
+	events, _ = x.typedLive(mark)
+	x.same("then", events, []string{`-bob `})
+}
+
+func testLiveDrop(x *tc) {
+	x.people()
+	each, _ := follow(x.db.Watch(x.ctx, &osier.Feed{Collection: "raws", Mode: osier.FeedLive, Marks: true,
+		Live: &osier.LiveQuery{Selector: []byte(`{"city":"Oslo"}`)}}))
+	last := osier.Seq(0)
+	expect := func(want ...string) {
+		x.Helper()
+		for _, w := range want {
+			got := receive(x, each)
+			if liveText(got) != w || got.Seq < last {
+				x.Fatalf("got %s at %d behind %d, want %s", liveText(got), got.Seq, last, w)
+			}
+			if got.Mark {
+				last = got.Seq // what is there already comes in the order of ids
+			}
+		}
+	}
+	expect("+ann", "+cid", "mark")
+	x.insert("elsewhere", "A")
+	expect("mark")
+	x.must(x.db.DropCollection(x.ctx, "films"))
+	x.must(x.db.DropCollection(x.ctx, "raws"))
+	expect("-ann", "-cid", "mark")
+	_, err := raws.Upsert(x.ctx, x.db, "ann", osier.Raw(`{"city":"Oslo"}`))
+	x.must(err)
+	expect("+ann", "mark")
+	_, err = x.db.Exec(x.ctx, &osier.Command{Ops: []osier.Op{{Kind: osier.OpDropCollection, Collection: "raws"},
+		{Kind: osier.OpPut, Collection: "raws", ID: osier.MustID("bob"), Body: []byte(`{"city":"Oslo"}`), Codec: osier.TagJSON}}})
+	x.must(err)
+	expect("-ann")
+	for row := receive(x, each); !row.Mark || row.Seq == last; row = receive(x, each) {
+		if !row.Mark && liveText(row) != "+bob" {
+			x.Fatalf("got %s, want +bob", liveText(row))
+		}
+	}
 }
 
 func testLiveRandom(x *tc) {

@@ -231,6 +231,7 @@ type collection struct {
 	settings osier.Settings
 	docs     map[osier.ID]*document
 	lastSeq  osier.Seq
+	born     uint64 // tells it from one of its name that was dropped
 }
 
 // clone returns a copy that may be changed: all maps are new. Documents are

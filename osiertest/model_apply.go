@@ -151,7 +151,7 @@ func (x *change) declare(op *osier.Op) error {
 	}
 	c := x.db.collections[op.Collection]
 	if c == nil {
-		c = &collection{docs: map[osier.ID]*document{}}
+		c = &collection{born: x.db.drops + 1, docs: map[osier.ID]*document{}}
 		x.db.collections[op.Collection] = c
 	}
 	c.settings = *op.Settings
@@ -419,7 +419,7 @@ func (x *change) store(d *document, v *osier.Document, path []osier.Rev, op *osi
 		return osier.OpResult{}, err
 	}
 	if c == nil {
-		c = &collection{settings: settings, docs: map[osier.ID]*document{}}
+		c = &collection{born: x.db.drops + 1, settings: settings, docs: map[osier.ID]*document{}}
 		x.db.collections[op.Collection] = c
 	}
 	x.db.seq++

@@ -1,7 +1,9 @@
 package osiertest
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/osierdb/osier"
 )
@@ -11,6 +13,7 @@ type modelLive struct {
 	find  *finding
 	begun bool
 	known map[osier.ID]bool // whether the reader has the document for sure
+	coll  uint64            // the collection's birth when it was last looked at; 0: none
 }
 
 func newModelLive(f *osier.Feed) (*modelLive, error) {
@@ -31,14 +34,14 @@ func (l *modelLive) matches(d *document) (*seen, bool) {
 // begin returns what is there, or, resuming behind a sequence, notes what the
 // reader has.
 func (l *modelLive) begin(db *database, f *osier.Feed, since osier.Seq) (rows []osier.Change) {
-	l.begun = true
+	l.begun, l.coll = true, db.birth(f.Collection)
 	for _, d := range db.sorted(f.Collection) {
 		s, ok := l.matches(d)
 		switch {
 		case since == 0 && ok:
 			rows = append(rows, l.change(s, f, d.winner().Seq, osier.LiveAdded))
 			l.known[d.id] = true
-		case since > 0 && d.winner().Seq > since:
+		case since > 0 && d.seq > since:
 			l.known[d.id] = false
 		case since > 0 && ok:
 			l.known[d.id] = true
@@ -74,4 +77,25 @@ func (l *modelLive) events(db *database, f *osier.Feed, changes []osier.Change) 
 		}
 	}
 	return slices.Clip(rows)
+}
+
+// birth is 0 for a collection that is not there.
+func (db *database) birth(collection string) uint64 {
+	if c := db.collections[collection]; c != nil {
+		return c.born
+	}
+	return 0
+}
+
+// dropped removes what went with the collection that the feed knew.
+func (l *modelLive) dropped(db *database, f *osier.Feed, since osier.Seq) (rows []osier.Change) {
+	now := db.birth(f.Collection)
+	if l.coll != now && l.coll != 0 {
+		for _, id := range slices.SortedFunc(maps.Keys(l.known), func(a, b osier.ID) int { return strings.Compare(a.Key(), b.Key()) }) {
+			rows = append(rows, osier.Change{Collection: f.Collection, Event: osier.LiveRemoved, Document: osier.Document{ID: id, Seq: since, Deleted: true}})
+		}
+		clear(l.known)
+	}
+	l.coll = now
+	return rows
 }

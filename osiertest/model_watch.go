@@ -154,7 +154,7 @@ func (w *watch) collect() (rows []osier.Change, end osier.Seq, next <-chan struc
 				return present, db.seq, db.changed, nil
 			}
 		}
-		rows = w.live.events(db, w.f, rows)
+		rows = slices.Concat(w.live.dropped(db, w.f, w.since), w.live.events(db, w.f, rows))
 	}
 	if w.f.Descending {
 		slices.Reverse(rows)
