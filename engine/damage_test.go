@@ -165,7 +165,7 @@ var damages = []damage{
 	{name: "a table is removed", files: "data/*.sst", do: removeFile},
 	{name: "the manifest is removed", files: "data/MANIFEST-*", do: removeFile, refused: true},
 	{name: "a bit of the manifest is flipped", files: "data/MANIFEST-*", do: flipBit},
-	{name: "the manifest is cut", files: "data/MANIFEST-*", do: cutFile},
+	{name: "the manifest is cut", files: "data/MANIFEST-*", do: cutFile, refused: true},
 	{name: "osier.json is overwritten", files: "osier.json", do: garbage, refused: true},
 	{name: "osier.json is removed", files: "osier.json", do: removeFile, refused: true},
 	{name: "osier.json is empty", files: "osier.json", do: emptyFile, refused: true},

@@ -12,6 +12,7 @@
 //	osier.json   what this folder is: product, format number, creation time
 //	osier.lock   held while the store is open, always empty
 //	osier.owner  who holds the lock: process id, host, since when
+//	osier.closed how long the manifest was when the store was closed
 //	data/        the engine's files; all of them pass through Options.WrapFS
 //
 // osier.json and osier.owner are plain JSON and hold nothing of the user's. The

@@ -71,8 +71,8 @@ func (s *Store) inspect() (folder, error) {
 			hasMeta = true
 		case n == dataName:
 			hasData = true
-		case n == lockName, n == ownerName, n == salvageName, n == "lost+found",
-			n == metaName+tmpSuffix, n == ownerName+tmpSuffix:
+		case n == lockName, n == ownerName, n == closedName, n == salvageName, n == "lost+found",
+			n == metaName+tmpSuffix, n == ownerName+tmpSuffix, n == closedName+tmpSuffix:
 		default:
 			foreign = append(foreign, n)
 		}

@@ -396,6 +396,9 @@ func (s *Store) shut() error {
 		err = ferr
 	} else if err == nil {
 		s.markSynced(s.applied.Load())
+		if !s.opts.ReadOnly && !s.opts.InMemory {
+			s.noteClosed()
+		}
 	}
 	if s.lock != nil {
 		if lerr := s.lock.release(); err == nil {

@@ -200,6 +200,9 @@ func (s *Store) checkManifest() error {
 	if err != nil || name == "" {
 		return nil // the engine says what is wrong
 	}
+	if err := s.judgeClosed(name); err != nil {
+		return err
+	}
 	var first *Damage
 	minLog, follow := uint64(0), false
 	num, _ := fileNumber(name)
