@@ -36,6 +36,7 @@ type finder struct {
 	mark       uint64 // fingerprint of the query
 
 	docs       docReader
+	matcher    *mango.Matcher // of the way's test, if it is tried on many documents
 	turn       turn
 	sum        osier.FindSummary
 	candidates []osier.FindCandidate

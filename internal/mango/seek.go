@@ -1,0 +1,299 @@
+package mango
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"strings"
+	"unsafe"
+)
+
+// Of valid JSON the members that a selector asks for can be found without
+// walking over the others. A name in quotes that occurs in the text, and whose
+// first quote is not escaped, is a whole string: that quote cannot end another
+// one, since what follows the end of a string is white space or one of ,:]}, with
+// which no such name begins. It is a member of the document if a colon follows
+// and if as many brackets have been closed before it as opened, but one. All of
+// that is found by vectorised searches and by words of eight bytes.
+//
+// A name is searched for by its rarest byte: what a search costs is mostly how
+// often it stops. Members are searched for when a condition asks for them, so
+// that of a conjunction those behind the first that fails are never looked for.
+
+// mostSought is how many members are searched for at most: with more a walk over
+// all is as soon done.
+const mostSought = 8
+
+// A term is a condition that has to hold, and the members it looks at, as kids
+// of the scope's tree.
+type term struct {
+	condition *condition
+	kids      []int
+}
+
+// A needle is what a kid of the tree is searched for by.
+type needle struct {
+	quoted string // the name in quotes, as it stands in JSON
+	rare   int    // which of its bytes to search for
+}
+
+// A seek is how a scope is tried on valid text: every term has to hold.
+type seek struct {
+	terms   []*term
+	needles []needle // by kid
+}
+
+// sought returns the name in quotes as it stands in JSON, or "" if it may stand
+// there in several ways without \u, or cannot be told from other text.
+func sought(name string) string {
+	if name == "" || strings.IndexByte(",:]} \t\r\n", name[0]) >= 0 {
+		return ""
+	}
+	for i := range len(name) {
+		if c := name[i]; c < ' ' || c == '"' || c == '\\' || c == '/' || c == 0x7f {
+			return ""
+		}
+	}
+	return `"` + name + `"`
+}
+
+// newSeek returns how the scope's members are sought, nil if they cannot be.
+func newSeek(s *scope) *seek {
+	kids := s.tree.kids
+	if s.root == nil || s.tree.slot >= 0 || len(kids) > mostSought {
+		return nil
+	}
+	k := &seek{needles: make([]needle, len(kids))}
+	for i := range kids {
+		quoted := sought(kids[i].name)
+		if quoted == "" {
+			return nil
+		}
+		k.needles[i] = needle{quoted: quoted, rare: rarest(quoted, rarity)}
+	}
+	conditions := []*condition{s.root}
+	if s.root.op == opAnd {
+		conditions = s.root.kids
+	}
+	for _, c := range conditions {
+		t := &term{condition: c}
+		c.leaves(func(c *condition) {
+			if i := s.tree.find(c.path[0]); !slices.Contains(t.kids, i) {
+				t.kids = append(t.kids, i)
+			}
+		})
+		k.terms = append(k.terms, t)
+	}
+	return k
+}
+
+// rarest returns which byte of a name in quotes is the least common.
+func rarest(quoted string, common func(c byte) int) int {
+	best, least := 1, common(quoted[1])
+	for i := 2; i < len(quoted)-1; i++ {
+		if n := common(quoted[i]); n < least {
+			best, least = i, n
+		}
+	}
+	return best
+}
+
+// rarity guesses how common a byte is in documents, as long as none are known.
+func rarity(c byte) int {
+	return strings.IndexByte("ZQXJKVqzjxYUGBFHOLDMPNRWICSTEAkvw_bpfygmhcdul -sr9876543nioat210e", c)
+}
+
+// try reports whether the terms hold, or the place of the first that does not.
+// ok is false if the text has to be walked over.
+func (k *seek) try(s *scope, d *Doc) (failed int, ok bool) {
+	f := seeker{text: view(d.Body)}
+	if !f.begin() {
+		return 0, false
+	}
+	var few [fewSlots]value
+	slots := s.values(&few)
+	found := s.loadIdents(d, slots)
+	for i, t := range k.terms {
+		for _, kid := range t.kids {
+			if found>>kid&1 != 0 {
+				continue
+			}
+			if !f.find(&s.tree.kids[kid], &k.needles[kid], slots) {
+				return 0, false
+			}
+			found |= 1 << kid
+		}
+		holds, whole := t.condition.match(slots, &texts{d.ID, d.Rev, f.text, ""})
+		if !whole {
+			return 0, false
+		}
+		if !holds {
+			return i, true
+		}
+	}
+	return len(k.terms), true
+}
+
+// load fills the slots of all members; ok is false if the text has to be walked
+// over.
+func (k *seek) load(s *scope, d *Doc, slots []value) (ok bool) {
+	f := seeker{text: view(d.Body)}
+	if !f.begin() {
+		return false
+	}
+	found := s.loadIdents(d, slots)
+	for kid := range k.needles {
+		if found>>kid&1 == 0 && !f.find(&s.tree.kids[kid], &k.needles[kid], slots) {
+			return false
+		}
+	}
+	return true
+}
+
+// loadIdents fills the slots of the names of the document itself, which are not
+// the body's, and returns which kids these are.
+func (s *scope) loadIdents(d *Doc, slots []value) (kids uint64) {
+	if s.id >= 0 {
+		s.loadIdent(s.id, d.ID, slots, isID)
+		kids |= 1 << s.id
+	}
+	if s.rev >= 0 {
+		s.loadIdent(s.rev, d.Rev, slots, isRev)
+		kids |= 1 << s.rev
+	}
+	return kids
+}
+
+// A seeker is a text being searched.
+type seeker struct {
+	text    string
+	root    int  // where the object begins
+	escapes bool // there are backslashes
+	flat    int  // up to where no bracket has been opened but the root's; 0: not known
+}
+
+// begin is false if the text has to be walked over.
+func (f *seeker) begin() bool {
+	text := f.text
+	if f.root = space(text, 0); f.root >= len(text) || text[f.root] != '{' || len(text) > maxDocument {
+		return false
+	}
+	f.escapes = strings.IndexByte(text, '\\') >= 0
+	return !f.escapes || !strings.Contains(text, `\u`)
+}
+
+// find fills the slots of a member as a walk does, the last occurrence of its
+// name counting. It is false if the text proved not to be JSON.
+func (f *seeker) find(kid *node, n *needle, slots []value) bool {
+	text := f.text
+	rare := n.quoted[n.rare]
+	for i := f.root + 1; ; {
+		j := strings.IndexByte(text[i:], rare)
+		if j < 0 {
+			return true
+		}
+		i += j + 1
+		start := i - 1 - n.rare
+		end := start + len(n.quoted)
+		if start <= f.root || end >= len(text) || text[start:end] != n.quoted || text[start-1] == '\\' {
+			continue
+		}
+		if text[end] != ':' {
+			if end = space(text, end); end == len(text) || text[end] != ':' {
+				continue
+			}
+		}
+		if !f.outermost(start) {
+			continue
+		}
+		clear(slots[kid.low:kid.high]) // of a member of the same name
+		w := walk{text: text, slots: slots, found: inBody}
+		if i = w.find(kid, space(text, end+1)); i < 0 {
+			return false
+		}
+	}
+}
+
+// outermost tells whether a name is one of the document's own members, from how
+// many brackets are open where it stands: counted from the nearer end, since each
+// that is open there is closed behind it.
+func (f *seeker) outermost(name int) bool {
+	inside := f.text[f.root+1:]
+	if f.flat == 0 {
+		f.flat = len(f.text)
+		for _, c := range []byte("{[") {
+			if i := strings.IndexByte(inside, c); i >= 0 {
+				f.flat = min(f.flat, f.root+1+i)
+			}
+		}
+	}
+	count := openBrackets
+	if f.escapes {
+		count = openBracketsSlow
+	}
+	switch {
+	case name < f.flat:
+		return true
+	case name < len(f.text)/2:
+		return count(f.text[f.root+1:name]) == 0
+	}
+	return count(f.text[name:]) == -1
+}
+
+const (
+	everyByte = 0x0101010101010101
+	highBits  = 0x80 * everyByte
+)
+
+// equalBytes returns the high bits of the bytes of x that are c.
+func equalBytes(x uint64, c byte) uint64 {
+	x ^= uint64(c) * everyByte
+	return ^((x&^highBits + 0x7f*everyByte) | x) & highBits
+}
+
+// openBrackets returns how many more brackets are opened than closed in a text
+// without backslashes that begins and ends outside of strings.
+func openBrackets(s string) int {
+	open := 0
+	var inside uint64 // all high bits if a string is open, else none
+	b := unsafe.Slice(unsafe.StringData(s), len(s))
+	for i := 0; i < len(b); i += 8 {
+		var x uint64
+		if i+8 <= len(b) {
+			x = binary.LittleEndian.Uint64(b[i:])
+		} else {
+			var last [8]byte
+			copy(last[:], b[i:])
+			x = binary.LittleEndian.Uint64(last[:])
+		}
+		// How many quotes there are up to each byte: odd if a string is open behind it.
+		inside ^= (equalBytes(x, '"') >> 7 * everyByte & everyByte) << 7
+		// With the bit 0x20 [ becomes {, ] becomes }, and nothing else does; y and _
+		// are let through here, and most words end with that.
+		x |= 0x20 * everyByte
+		if like := x&(0xf9*everyByte) ^ 0x79*everyByte; (like-everyByte)&^like&highBits != 0 {
+			open += bits.OnesCount64(equalBytes(x, '{')&^inside) - bits.OnesCount64(equalBytes(x, '}')&^inside)
+		}
+		inside = uint64(int64(inside)>>63) & highBits
+	}
+	return open
+}
+
+// openBracketsSlow is openBrackets for text with escapes.
+func openBracketsSlow(s string) (open int) {
+	for i := 0; i < len(s); {
+		switch s[i] {
+		case '"':
+			if i = stringEnd(s, i); i < 0 {
+				return open
+			}
+			continue
+		case '{', '[':
+			open++
+		case '}', ']':
+			open--
+		}
+		i++
+	}
+	return open
+}
