@@ -29,6 +29,7 @@ const mostSought = 8
 type term struct {
 	condition *condition
 	kids      []int
+	direct    bool // it compares one member, which nobody else asks for
 }
 
 // A needle is what a kid of the tree is searched for by.
@@ -84,8 +85,15 @@ func newSeek(s *scope) *seek {
 		})
 		k.terms = append(k.terms, t)
 	}
+	for _, t := range k.terms {
+		c := t.condition
+		t.direct = c.op.compares() && !c.not && len(c.path) == 1 && t.kids[0] != s.id && t.kids[0] != s.rev
+	}
 	return k
 }
+
+// compares tells the operators that compare with one value.
+func (op operator) compares() bool { return opEq <= op && op <= opGte }
 
 // rarest returns which byte of a name in quotes is the least common.
 func rarest(quoted string, common func(c byte) int) int {
@@ -114,6 +122,21 @@ func (k *seek) try(s *scope, d *Doc) (failed int, ok bool) {
 	slots := s.values(&few)
 	found := s.loadIdents(d, slots)
 	for i, t := range k.terms {
+		if t.direct {
+			c := t.condition
+			at := f.member(&k.needles[t.kids[0]])
+			if at < 0 {
+				return i, true
+			}
+			result, end := c.text.compare(f.text, at, &c.arg)
+			if end < 0 {
+				return 0, false
+			}
+			if !c.op.holds(result) {
+				return i, true
+			}
+			continue
+		}
 		for _, kid := range t.kids {
 			if found>>kid&1 != 0 {
 				continue
@@ -182,20 +205,32 @@ func (f *seeker) begin() bool {
 	return !f.escapes || !strings.Contains(text, `\u`)
 }
 
-// find fills the slots of a member as a walk does, the last occurrence of its
-// name counting. It is false if the text proved not to be JSON.
+// find fills the slots of a member as a walk does. It is false if the text proved
+// not to be JSON.
 func (f *seeker) find(kid *node, n *needle, slots []value) bool {
-	text := f.text
-	rare := n.quoted[n.rare]
-	for i := f.root + 1; ; {
+	at := f.member(n)
+	if at < 0 {
+		return true
+	}
+	w := walk{text: f.text, slots: slots, found: inBody}
+	return w.find(kid, at) >= 0
+}
+
+// member returns where the value of a member begins, that of its last occurrence
+// if the name repeats, or -1.
+func (f *seeker) member(n *needle) (value int) {
+	text, quoted := f.text, n.quoted
+	rare := quoted[n.rare]
+	value = -1
+	for i := f.root + 1 + n.rare; i < len(text); i++ {
 		j := strings.IndexByte(text[i:], rare)
 		if j < 0 {
-			return true
+			break
 		}
-		i += j + 1
-		start := i - 1 - n.rare
-		end := start + len(n.quoted)
-		if start <= f.root || end >= len(text) || text[start:end] != n.quoted || text[start-1] == '\\' {
+		i += j
+		start := i - n.rare
+		end := start + len(quoted)
+		if end >= len(text) || text[start:end] != quoted || text[start-1] == '\\' {
 			continue
 		}
 		if text[end] != ':' {
@@ -203,15 +238,11 @@ func (f *seeker) find(kid *node, n *needle, slots []value) bool {
 				continue
 			}
 		}
-		if !f.outermost(start) {
-			continue
-		}
-		clear(slots[kid.low:kid.high]) // of a member of the same name
-		w := walk{text: text, slots: slots, found: inBody}
-		if i = w.find(kid, space(text, end+1)); i < 0 {
-			return false
+		if f.outermost(start) {
+			value = space(text, end+1)
 		}
 	}
+	return value
 }
 
 // outermost tells whether a name is one of the document's own members, from how
