@@ -29,7 +29,7 @@ const mostSought = 8
 type term struct {
 	condition *condition
 	kids      []int
-	direct    bool // it compares one member, which nobody else asks for
+	direct    bool // it compares the value of one path, which can be found by its names
 }
 
 // A needle is what a kid of the tree is searched for by.
@@ -87,7 +87,10 @@ func newSeek(s *scope) *seek {
 	}
 	for _, t := range k.terms {
 		c := t.condition
-		t.direct = c.op.compares() && !c.not && len(c.path) == 1 && t.kids[0] != s.id && t.kids[0] != s.rev
+		t.direct = c.op.compares() && !c.not && t.kids[0] != s.id && t.kids[0] != s.rev
+		for _, name := range c.path {
+			t.direct = t.direct && sought(name) != "" && arrayIndex(name) < 0
+		}
 	}
 	return k
 }
@@ -123,16 +126,11 @@ func (k *seek) try(s *scope, d *Doc) (failed int, ok bool) {
 	found := s.loadIdents(d, slots)
 	for i, t := range k.terms {
 		if t.direct {
-			c := t.condition
-			at := f.member(&k.needles[t.kids[0]])
-			if at < 0 {
-				return i, true
-			}
-			result, end := c.text.compare(f.text, at, &c.arg)
-			if end < 0 {
+			holds, ok := f.compare(&k.needles[t.kids[0]], t.condition)
+			if !ok {
 				return 0, false
 			}
-			if !c.op.holds(result) {
+			if !holds {
 				return i, true
 			}
 			continue
@@ -214,6 +212,45 @@ func (f *seeker) find(kid *node, n *needle, slots []value) bool {
 	}
 	w := walk{text: f.text, slots: slots, found: inBody}
 	return w.find(kid, at) >= 0
+}
+
+// compare tells whether a value is there and compares as it shall.
+func (f *seeker) compare(n *needle, c *condition) (holds, ok bool) {
+	at := f.member(n)
+	for i := 1; i < len(c.path) && at >= 0; i++ {
+		if at == len(f.text) || f.text[at] != '{' {
+			return false, true
+		}
+		if at, ok = memberOf(f.text, at, c.path[i]); !ok {
+			return false, false
+		}
+	}
+	if at < 0 {
+		return false, true
+	}
+	result, end := c.text.compare(f.text, at, &c.arg)
+	return c.op.holds(result), end >= 0
+}
+
+// memberOf returns where the value of an object's member begins, or -1.
+func memberOf(s string, i int, name string) (value int, ok bool) {
+	value = -1
+	for i = space(s, i+1); i >= 0 && i < len(s); {
+		if s[i] == '}' {
+			return value, true
+		}
+		end, at := memberName(s, i)
+		if at < 0 {
+			return -1, false
+		}
+		if s[i+1:end-1] == name {
+			value = at
+		}
+		if i = valueEnd(s, at); i >= 0 {
+			i = next(s, i, '}')
+		}
+	}
+	return -1, false
 }
 
 // member returns where the value of a member begins, that of its last occurrence
