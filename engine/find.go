@@ -52,6 +52,7 @@ type finder struct {
 	key     []byte
 	docKey  []byte
 	scan    *store.Iter
+	probe   *store.Iter // of a query for few rows: see small
 }
 
 // find answers a QueryFind.

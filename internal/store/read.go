@@ -90,6 +90,11 @@ func (i *Iter) SeekGE(key []byte) bool { return i.it.SeekGE(key) }
 // SeekLT moves to the last key that is less than key.
 func (i *Iter) SeekLT(key []byte) bool { return i.it.SeekLT(key) }
 
+// SeekExact moves to the key itself, if it is there, and spares tables whose
+// filters say that they do not have it. From there the iterator can only be sent
+// elsewhere, not moved on.
+func (i *Iter) SeekExact(key []byte) bool { return i.it.SeekPrefixGE(key) }
+
 // Next moves to the next key.
 func (i *Iter) Next() bool { return i.it.Next() }
 
