@@ -36,10 +36,11 @@ func (o *FindOptions) query(collection string, s Selector) (*Query, error) {
 		return nil, err
 	}
 	q := &Query{Kind: QueryFind, Collection: collection, Parts: WithBody, Find: &FindQuery{Selector: text, Swap: swap}}
+	f := q.Find
+	f.NoSummary = o == nil || o.Summary == nil
 	if o == nil {
 		return q, nil
 	}
-	f := q.Find
 	q.Skip, q.Limit, q.MinSeq = o.Skip, o.Limit, o.MinSeq
 	f.Fields, f.Sort, f.SortedOnly, f.Bookmark, f.SortBytes = o.Fields, o.Sort, o.SortedOnly, o.Bookmark, o.SortBytes
 	f.UseIndex, f.Strict, f.Stale, f.FailOnError = o.UseIndex, o.Strict, o.Stale, o.FailOnError
@@ -117,7 +118,7 @@ func (db *DB) Explain(ctx context.Context, collection string, s Selector, o *Fin
 	if err != nil {
 		return nil, err
 	}
-	q.Find.Explain = ExplainOnly
+	q.Find.Explain, q.Find.NoSummary = ExplainOnly, false
 	for row, err := range db.Query(ctx, q) {
 		if err != nil {
 			return nil, err

@@ -3,7 +3,6 @@ package mango
 import (
 	"encoding/binary"
 	"math/bits"
-	"slices"
 	"strings"
 	"unsafe"
 )
@@ -28,34 +27,34 @@ const mostSought = 8
 // of the scope's tree.
 type term struct {
 	condition *condition
-	kids      []int
+	kids      uint // a bit each
 	direct    bool // it compares the value of one path, which can be found by its names
 }
 
 // A needle is what a kid of the tree is searched for by.
 type needle struct {
-	quoted string // the name in quotes, as it stands in JSON
-	rare   int    // which of its bytes to search for
+	name string // which stands in JSON as it is
+	rare int    // which of its bytes to search for
 }
 
 // A seek is how a scope is tried on valid text: every term has to hold.
 type seek struct {
-	terms   []*term
+	terms   []term
 	needles []needle // by kid
 }
 
-// sought returns the name in quotes as it stands in JSON, or "" if it may stand
-// there in several ways without \u, or cannot be told from other text.
-func sought(name string) string {
+// sought tells whether a name stands in JSON as it is, or with \u, and can be told
+// from other text.
+func sought(name string) bool {
 	if name == "" || strings.IndexByte(",:]} \t\r\n", name[0]) >= 0 {
-		return ""
+		return false
 	}
 	for i := range len(name) {
 		if c := name[i]; c < ' ' || c == '"' || c == '\\' || c == '/' || c == 0x7f {
-			return ""
+			return false
 		}
 	}
-	return `"` + name + `"`
+	return true
 }
 
 // newSeek returns how the scope's members are sought, nil if they cannot be.
@@ -64,45 +63,55 @@ func newSeek(s *scope) *seek {
 	if s.root == nil || s.tree.slot >= 0 || len(kids) > mostSought {
 		return nil
 	}
-	k := &seek{needles: make([]needle, len(kids))}
 	for i := range kids {
-		quoted := sought(kids[i].name)
-		if quoted == "" {
+		if !sought(kids[i].name) {
 			return nil
 		}
-		k.needles[i] = needle{quoted: quoted, rare: rarest(quoted, rarity)}
 	}
-	conditions := []*condition{s.root}
-	if s.root.op == opAnd {
-		conditions = s.root.kids
+	k := &seek{needles: make([]needle, len(kids))}
+	for i := range kids {
+		k.needles[i] = needle{kids[i].name, rarest(kids[i].name, rarity)}
 	}
-	for _, c := range conditions {
-		t := &term{condition: c}
-		c.leaves(func(c *condition) {
-			if i := s.tree.find(c.path[0]); !slices.Contains(t.kids, i) {
-				t.kids = append(t.kids, i)
-			}
-		})
-		k.terms = append(k.terms, t)
+	if s.root.op != opAnd {
+		k.terms = []term{s.newTerm(s.root)}
+		return k
 	}
-	for _, t := range k.terms {
-		c := t.condition
-		t.direct = c.op.compares() && !c.not && t.kids[0] != s.id && t.kids[0] != s.rev
-		for _, name := range c.path {
-			t.direct = t.direct && sought(name) != "" && arrayIndex(name) < 0
-		}
+	k.terms = make([]term, len(s.root.kids))
+	for i, c := range s.root.kids {
+		k.terms[i] = s.newTerm(c)
 	}
 	return k
+}
+
+func (s *scope) newTerm(c *condition) term {
+	t := term{condition: c}
+	c.leaves(func(c *condition) { t.kids |= 1 << s.tree.find(c.path[0]) })
+	t.direct = c.op.compares() && !c.not && t.kids&s.idents() == 0
+	for i, name := range c.path {
+		t.direct = t.direct && (i == 0 || sought(name) && arrayIndex(name) < 0)
+	}
+	return t
+}
+
+// idents are the kids that are the document's own names, which bodies do not hold.
+func (s *scope) idents() (kids uint) {
+	if s.id >= 0 {
+		kids |= 1 << s.id
+	}
+	if s.rev >= 0 {
+		kids |= 1 << s.rev
+	}
+	return kids
 }
 
 // compares tells the operators that compare with one value.
 func (op operator) compares() bool { return opEq <= op && op <= opGte }
 
-// rarest returns which byte of a name in quotes is the least common.
-func rarest(quoted string, common func(c byte) int) int {
-	best, least := 1, common(quoted[1])
-	for i := 2; i < len(quoted)-1; i++ {
-		if n := common(quoted[i]); n < least {
+// rarest returns which byte of a name is the least common.
+func rarest(name string, common func(c byte) int) int {
+	best, least := 0, common(name[0])
+	for i := 1; i < len(name); i++ {
+		if n := common(name[i]); n < least {
 			best, least = i, n
 		}
 	}
@@ -124,9 +133,10 @@ func (k *seek) try(s *scope, d *Doc) (failed int, ok bool) {
 	var few [fewSlots]value
 	slots := s.values(&few)
 	found := s.loadIdents(d, slots)
-	for i, t := range k.terms {
+	for i := range k.terms {
+		t := &k.terms[i]
 		if t.direct {
-			holds, ok := f.compare(&k.needles[t.kids[0]], t.condition)
+			holds, ok := f.compare(&k.needles[bits.TrailingZeros(t.kids)], t.condition)
 			if !ok {
 				return 0, false
 			}
@@ -135,15 +145,13 @@ func (k *seek) try(s *scope, d *Doc) (failed int, ok bool) {
 			}
 			continue
 		}
-		for _, kid := range t.kids {
-			if found>>kid&1 != 0 {
-				continue
-			}
+		for left := t.kids &^ found; left != 0; left &= left - 1 {
+			kid := bits.TrailingZeros(left)
 			if !f.find(&s.tree.kids[kid], &k.needles[kid], slots) {
 				return 0, false
 			}
-			found |= 1 << kid
 		}
+		found |= t.kids
 		holds, whole := t.condition.match(slots, &texts{d.ID, d.Rev, f.text, ""})
 		if !whole {
 			return 0, false
@@ -171,18 +179,12 @@ func (k *seek) load(s *scope, d *Doc, slots []value) (ok bool) {
 	return true
 }
 
-// loadIdents fills the slots of the names of the document itself, which are not
-// the body's, and returns which kids these are.
-func (s *scope) loadIdents(d *Doc, slots []value) (kids uint64) {
-	if s.id >= 0 {
-		s.loadIdent(s.id, d.ID, slots, isID)
-		kids |= 1 << s.id
-	}
-	if s.rev >= 0 {
-		s.loadIdent(s.rev, d.Rev, slots, isRev)
-		kids |= 1 << s.rev
-	}
-	return kids
+// loadIdents fills the slots of the names of the document itself, and returns
+// which kids these are.
+func (s *scope) loadIdents(d *Doc, slots []value) (kids uint) {
+	s.loadIdent(s.id, d.ID, slots, isID)
+	s.loadIdent(s.rev, d.Rev, slots, isRev)
+	return s.idents()
 }
 
 // A seeker is a text being searched.
@@ -256,26 +258,24 @@ func memberOf(s string, i int, name string) (value int, ok bool) {
 // member returns where the value of a member begins, that of its last occurrence
 // if the name repeats, or -1.
 func (f *seeker) member(n *needle) (value int) {
-	text, quoted := f.text, n.quoted
-	rare := quoted[n.rare]
+	text, name := f.text, n.name
+	rare := name[n.rare]
 	value = -1
-	for i := f.root + 1 + n.rare; i < len(text); i++ {
+	for i := f.root + 2 + n.rare; i < len(text); i++ {
 		j := strings.IndexByte(text[i:], rare)
 		if j < 0 {
 			break
 		}
 		i += j
-		start := i - n.rare
-		end := start + len(quoted)
-		if end >= len(text) || text[start:end] != quoted || text[start-1] == '\\' {
+		start := i - n.rare // behind the quote
+		end := start + len(name)
+		if end >= len(text) || text[end] != '"' || text[start-1] != '"' || text[start:end] != name || text[start-2] == '\\' {
 			continue
 		}
-		if text[end] != ':' {
-			if end = space(text, end); end == len(text) || text[end] != ':' {
-				continue
-			}
+		if end = space(text, end+1); end == len(text) || text[end] != ':' {
+			continue
 		}
-		if f.outermost(start) {
+		if f.outermost(start - 1) {
 			value = space(text, end+1)
 		}
 	}
