@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -155,7 +156,11 @@ func (ix *index) build1(b *build) error {
 	if b.total.Load()-p.done > chunkDocs {
 		s.buf, s.rows = make([]byte, 0, buildRows/4), make([]sortedRow, 0, buildRows/256)
 	}
-	defer func() { s.batch.Close() }()
+	s.large = b.total.Load() >= p.done+uint64(cmp.Or(ix.e.opts.buildTableDocs, buildTableDocs))
+	defer func() {
+		s.batch.Close()
+		_ = s.tables.close() // the build's own error counts
+	}()
 	if err := s.read(snap); err != nil {
 		return err
 	}
@@ -280,13 +285,15 @@ const (
 
 // stretch collects rows until they are enough to be sorted and written.
 type buildStretch struct {
-	ix    *index
-	b     *build
-	p     progress
-	batch *store.Batch
-	buf   []byte
-	rows  []sortedRow
-	key   []byte
+	ix     *index
+	b      *build
+	p      progress
+	batch  *store.Batch
+	large  bool // records other than progress and failures go to tables
+	tables buildTables
+	buf    []byte
+	rows   []sortedRow
+	key    []byte
 }
 
 // read runs the documents behind the progress through the view's function, on
@@ -447,7 +454,7 @@ func (s *buildStretch) document(c *chunk, r *chunkRows) error {
 	}
 	s.key = viewSpace(s.key[:0], ix.db.num, ix.coll, spaceBackref, ix.num)
 	s.key = append(s.key, r.id...)
-	if err := s.set(s.key, r.backref); err != nil {
+	if err := s.record(&s.tables.refs, s.key, r.backref); err != nil {
 		return err
 	}
 	for rows := c.rows[r.from:r.to]; len(rows) > 0; {
@@ -469,6 +476,14 @@ func headOf(key []byte) uint64 {
 	var b [8]byte
 	copy(b[:], key)
 	return binary.BigEndian.Uint64(b[:])
+}
+
+// record adds a record to the table of its kind, or to the batch.
+func (s *buildStretch) record(t **store.SortedTable, key, value []byte) error {
+	if s.large {
+		return s.ix.into(t, key, value)
+	}
+	return s.set(key, value)
 }
 
 // set adds a record to the batch, which is written when it is full.
@@ -495,7 +510,7 @@ func (s *buildStretch) write() error {
 // Set takes a node of the tree: a stretch is a reduce.Sink of a build.
 func (s *buildStretch) Set(level int, key, node []byte) error {
 	s.key = append(viewSpace(s.key[:0], s.ix.db.num, s.ix.coll, spaceTree, s.ix.num), byte(level))
-	return s.set(append(s.key, key...), node)
+	return s.record(&s.tables.nodes[level], append(s.key, key...), node)
 }
 
 // Delete is never called: what is built has no nodes yet.
@@ -514,21 +529,34 @@ func (s *buildStretch) flush() error {
 		}
 		return bytes.Compare(s.buf[a.at:a.at+a.key], s.buf[b.at:b.at+b.key])
 	})
+	write := func() error { return s.eachRow(s.set) }
+	if s.large {
+		write = s.ingestStretch
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	s.p.rows += uint64(len(s.rows))
+	s.b.rows.Store(s.p.rows)
+	s.buf, s.rows = s.buf[:0], s.rows[:0]
+	return s.progress()
+}
+
+// eachRow calls f with the rows of a stretch; its arguments are valid until the
+// next call.
+func (s *buildStretch) eachRow(f func(key, record []byte) error) error {
 	base := viewSpace(nil, s.ix.db.num, s.ix.coll, spaceRow, s.ix.num)
 	for i := range s.rows {
 		r := &s.rows[i]
 		s.key = append(append(s.key[:0], base...), s.buf[r.at:r.at+r.key]...)
-		if err := s.set(s.key, s.buf[r.at+r.key:r.at+r.key+r.rec]); err != nil {
+		if err := f(s.key, s.buf[r.at+r.key:r.at+r.key+r.rec]); err != nil {
 			return err
 		}
 		if i%4096 == 0 && s.ix.stopped() {
 			return errViewGone
 		}
 	}
-	s.p.rows += uint64(len(s.rows))
-	s.b.rows.Store(s.p.rows)
-	s.buf, s.rows = s.buf[:0], s.rows[:0]
-	return s.progress()
+	return nil
 }
 
 // progress writes how far the build has come.
@@ -548,10 +576,7 @@ func (s *buildStretch) progress() error {
 // plant makes the tree of the rows.
 func (ix *index) plant(s *buildStretch) error {
 	r := viewRanges(ix.db.num, ix.coll, ix.num)
-	if err := s.batch.DeleteRange(r[2][0], r[2][1]); err != nil {
-		return err
-	}
-	if err := s.write(); err != nil {
+	if err := s.uproot(r[2][0], r[2][1]); err != nil {
 		return err
 	}
 	it, err := ix.e.store.NewIter(r[0][0], r[0][1])
@@ -573,5 +598,24 @@ func (ix *index) plant(s *buildStretch) error {
 	if err := it.Error(); err != nil {
 		return err
 	}
-	return t.Finish()
+	if err := t.Finish(); err != nil || !s.large {
+		return err
+	}
+	return s.ingestNodes()
+}
+
+// uproot removes what an interrupted build has left of a tree.
+func (s *buildStretch) uproot(lower, upper []byte) error {
+	it, err := s.ix.e.store.NewIter(lower, upper)
+	if err != nil {
+		return err
+	}
+	some := it.First()
+	if err := it.Close(); err != nil || !some {
+		return err
+	}
+	if err := s.batch.DeleteRange(lower, upper); err != nil {
+		return err
+	}
+	return s.write()
 }
