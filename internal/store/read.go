@@ -113,6 +113,16 @@ func (i *Iter) Value() []byte { return i.it.Value() }
 // SetBounds gives the iterator other bounds and leaves it without a position.
 func (i *Iter) SetBounds(lower, upper []byte) { i.it.SetBounds(lower, upper) }
 
+// Clone returns another iterator over the same state, between other bounds, which
+// must be closed by itself.
+func (i *Iter) Clone(lower, upper []byte) (*Iter, error) {
+	if !i.s.uses.enter() {
+		return nil, ErrClosed
+	}
+	it, err := i.it.Clone(pebble.CloneOptions{IterOptions: &pebble.IterOptions{LowerBound: lower, UpperBound: upper}})
+	return i.s.holdIter(it, err)
+}
+
 // Error returns what ended the iteration before its end, or nil.
 func (i *Iter) Error() error { return mapError("iterate", i.it.Error()) }
 
