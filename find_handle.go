@@ -58,7 +58,7 @@ func (o *FindOptions) query(collection string, s Selector) (*Query, error) {
 // selector, sort, field or bookmark that is none.
 //
 // Cost: what the chosen index or, without one, the whole collection takes to
-// read, about a microsecond a document of 200 bytes; see DB.Explain. A sort that no index serves
+// read, a third to half a microsecond a document of 200 bytes; see DB.Explain. A sort that no index serves
 // collects the answer first, beyond o.SortBytes in a temporary file.
 //
 // In a transaction it counts as reading the whole collection.

@@ -302,6 +302,7 @@ func (s *buildStretch) read(snap *store.Snapshot) error {
 	workers := runtime.GOMAXPROCS(0)
 	work := make(chan *chunk, workers)
 	order := make(chan *chunk, 2*workers)
+	spare := make(chan *chunk, 4*workers) // whose memory is used again
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range workers {
@@ -315,7 +316,7 @@ func (s *buildStretch) read(snap *store.Snapshot) error {
 	wg.Go(func() {
 		defer close(order)
 		defer close(work)
-		s.ix.readChunks(snap, s.p.last, func(c *chunk) bool {
+		s.ix.readChunks(snap, s.p.last, spare, func(c *chunk) bool {
 			select {
 			case order <- c:
 			case <-stop:
@@ -329,7 +330,7 @@ func (s *buildStretch) read(snap *store.Snapshot) error {
 			return true
 		})
 	})
-	err := s.collect(order)
+	err := s.collect(order, spare)
 	close(stop)
 	for range order {
 		// what was on its way
@@ -341,8 +342,22 @@ func (s *buildStretch) read(snap *store.Snapshot) error {
 	return s.flush()
 }
 
+// newChunk returns an empty chunk.
+func newChunk(spare <-chan *chunk) *chunk {
+	select {
+	case c := <-spare:
+		*c = chunk{docs: c.docs[:0], buf: c.buf[:0], out: c.out[:0], rows: c.rows[:0], refs: c.refs[:0], ready: make(chan struct{})}
+		return c
+	default:
+	}
+	return &chunk{
+		docs: make([]chunkDoc, 0, chunkDocs), buf: make([]byte, 0, chunkDocs*256), out: make([]chunkRows, 0, chunkDocs),
+		rows: make([]byte, 0, chunkDocs*64), refs: make([]byte, 0, chunkDocs*32), ready: make(chan struct{}),
+	}
+}
+
 // readChunks reads the collection's documents after last.
-func (ix *index) readChunks(snap *store.Snapshot, last []byte, emit func(*chunk) bool) {
+func (ix *index) readChunks(snap *store.Snapshot, last []byte, spare <-chan *chunk, emit func(*chunk) bool) {
 	lower, upper := collSpace(ix.db.num, ix.coll, spaceDoc)
 	base := len(lower)
 	if last != nil {
@@ -355,9 +370,7 @@ func (ix *index) readChunks(snap *store.Snapshot, last []byte, emit func(*chunk)
 	}
 	defer it.Close()
 	for ok := it.First(); ok; {
-		c := &chunk{ready: make(chan struct{})}
-		c.docs = make([]chunkDoc, 0, chunkDocs)
-		c.buf = make([]byte, 0, chunkDocs*256)
+		c := newChunk(spare)
 		for ; ok && len(c.docs) < chunkDocs && len(c.buf) < chunkBytes; ok = it.Next() {
 			from := len(c.buf)
 			c.buf = append(c.buf, it.Key()[base:]...)
@@ -379,9 +392,6 @@ func (ix *index) mapChunk(c *chunk) {
 	m := ix.mapping()
 	var list rowList
 	var d document
-	c.out = make([]chunkRows, 0, len(c.docs))
-	c.rows = make([]byte, 0, 64*len(c.docs))
-	c.refs = make([]byte, 0, 32*len(c.docs))
 	for i := range c.docs {
 		id := osier.TrustedID(c.docs[i].id)
 		if err := decodeDocument(c.docs[i].record, &d); err != nil {
@@ -416,8 +426,9 @@ func (ix *index) mapChunk(c *chunk) {
 	}
 }
 
-// collect takes chunks in order.
-func (s *buildStretch) collect(order <-chan *chunk) error {
+// collect takes chunks in order, and gives them back when it has copied what it
+// needs of them.
+func (s *buildStretch) collect(order <-chan *chunk, spare chan<- *chunk) error {
 	for c := range order {
 		<-c.ready
 		if c.err != nil {
@@ -435,6 +446,10 @@ func (s *buildStretch) collect(order <-chan *chunk) error {
 		s.p.last = append(s.p.last[:0], last...)
 		s.p.done += uint64(len(c.docs))
 		s.b.docs.Store(s.p.done)
+		select {
+		case spare <- c:
+		default:
+		}
 		if len(s.buf) > buildRows {
 			if err := s.flush(); err != nil {
 				return err
