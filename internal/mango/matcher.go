@@ -54,6 +54,6 @@ func (m *Matcher) Match(d *Doc) (bool, error) {
 func (m *Matcher) learn(text string) {
 	for i := range m.seek.needles {
 		n := &m.seek.needles[i]
-		n.rare = rarest(n.name, func(c byte) int { return strings.Count(text, string(rune(c))) })
+		n.rare = rarest(n.name, func(c byte) int { return strings.Count(text, string([]byte{c})) })
 	}
 }
