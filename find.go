@@ -74,6 +74,9 @@ type FindQuery struct {
 	// form; otherwise such documents are left out and counted.
 	FailOnError bool
 	Explain     Explain
+	// NoSummary: the reader does without the FindSummary. A Backend may send it
+	// all the same; making it is a good part of what a look-up costs.
+	NoSummary bool
 }
 
 // Explain says whether a QueryFind shows how it is carried out.

@@ -32,7 +32,7 @@ func (tx *Tx) find(ctx context.Context, q *Query) iter.Seq2[Row, error] {
 			yield(Row{}, err)
 			return
 		}
-		if more {
+		if more && !q.Find.NoSummary {
 			f.sum.Elapsed = tx.db.store.now().Sub(f.start)
 			yield(Row{Found: &f.sum}, nil)
 		}

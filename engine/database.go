@@ -23,6 +23,7 @@ type database struct {
 	// visible is what readers need of the collections; replaced whole.
 	visible      atomic.Pointer[map[string]visibleColl]
 	applied      atomic.Uint64 // the sequence readers see
+	begun        atomic.Uint64 // the last sequence that the store was ever given
 	durable      atomic.Uint64 // the sequence no crash can take back
 	durableDrops atomic.Uint64 // the same for dropped collections
 	gone         atomic.Bool   // dropped

@@ -64,6 +64,8 @@ type Options struct {
 	// keepEvery is how often retention is looked at; tests that do so themselves
 	// set it to an hour.
 	keepEvery time.Duration
+	// buildTableDocs is what tests set instead of the constant of that name.
+	buildTableDocs int
 }
 
 // TopicLimits bound a database's topics. Zero ones are the defaults.

@@ -30,12 +30,13 @@ type finder struct {
 
 	selector   *mango.Selector
 	projection *mango.Projection
-	order      order  // of the answer, if it has to have one
-	ordered    bool   // it has
-	from       *place // the bookmark's
-	mark       uint64 // fingerprint of the query
+	order      order           // of the answer, if it has to have one
+	ordered    bool            // it has
+	from       *place          // the bookmark's
+	asked      *mango.Selector // without what Requiring has added
 
 	docs       docReader
+	matcher    *mango.Matcher // of the way's test, if it is tried on many documents
 	turn       turn
 	sum        osier.FindSummary
 	candidates []osier.FindCandidate
@@ -51,6 +52,7 @@ type finder struct {
 	key     []byte
 	docKey  []byte
 	scan    *store.Iter
+	probe   *store.Iter // of a query for few rows: see small
 }
 
 // find answers a QueryFind.
@@ -78,14 +80,14 @@ func (v *view) find(ctx context.Context, yield func(osier.Row, error) bool) erro
 			return canceled(ctx, err)
 		}
 	}
-	if f.stopped {
+	if f.stopped || f.q.NoSummary {
 		return nil
 	}
 	if w != nil && w.forced {
 		f.sum.Warning = fmt.Sprintf("index %s was asked for: documents that its filter leaves out are not found", w.index.name.name)
 	}
 	if f.sum.Rows > 0 {
-		f.sum.Bookmark = encodeBookmark(&f.last, f.mark)
+		f.sum.Bookmark = encodeBookmark(&f.last, f.mark())
 	} else if f.from != nil {
 		f.sum.Bookmark = f.q.Bookmark
 	}
@@ -110,7 +112,7 @@ func (f *finder) compile() (err error) {
 	if f.projection, err = mango.NewProjection(f.q.Fields); err != nil {
 		return osier.RefusedSelector("find", err)
 	}
-	f.mark = fingerprint(f.selector.String(), f.q.Sort, f.q.SortedOnly)
+	f.asked = f.selector
 	if len(f.q.Sort) > maxFields {
 		return &osier.Error{Kind: osier.KindTooLarge, Op: "find", Err: fmt.Errorf("a sort by %d fields, at most %d are allowed", len(f.q.Sort), maxFields)}
 	}
@@ -124,11 +126,13 @@ func (f *finder) compile() (err error) {
 		}
 	}
 	f.order, f.ordered = orderOf(f.q.Sort), len(f.q.Sort) > 0
-	if _, err := mango.NewKeyer(f.order.fields, mango.Unicode); err != nil {
-		return osier.RefusedSelector("find", err)
+	if len(f.order.fields) > 0 {
+		if _, err := mango.NewKeyer(f.order.fields, mango.Unicode); err != nil {
+			return osier.RefusedSelector("find", err)
+		}
 	}
 	if f.q.Bookmark != "" {
-		if f.from, err = decodeBookmark(f.q.Bookmark, f.mark); err != nil {
+		if f.from, err = decodeBookmark(f.q.Bookmark, f.mark()); err != nil {
 			return &osier.Error{Kind: osier.KindInvalid, Op: "find", Err: &osier.SelectorError{Name: mango.ErrInvalidBookmark, Reason: "Invalid bookmark value: " + err.Error()}}
 		}
 		f.order, f.ordered = f.from.order, true
@@ -138,6 +142,11 @@ func (f *finder) compile() (err error) {
 		f.docs.want(f.projection)
 	}
 	return nil
+}
+
+// mark is the fingerprint of the query that its bookmarks carry.
+func (f *finder) mark() uint64 {
+	return fingerprint(f.asked.String(), f.q.Sort, f.q.SortedOnly)
 }
 
 // compileSelector compiles a selector or SwapQuery; empty means {}.

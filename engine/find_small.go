@@ -51,19 +51,18 @@ func (f *finder) small() (w *way, release func(), err error) {
 	if w == nil {
 		return nil, none, nil
 	}
-	release, err = f.holdCurrent(w.index)
+	err = f.probeCurrent(w.index)
 	if err == nil {
 		err = f.readAhead(w)
 	}
 	if err != nil || w.ahead == nil {
-		release()
-		f.view.src, f.view.fixed = f.e.store, false
+		f.closeProbe()
 		if errors.Is(err, errViewGone) {
 			err = nil // it has been dropped meanwhile
 		}
 		return nil, none, err
 	}
-	return w, release, nil
+	return w, f.closeProbe, nil
 }
 
 // compareSmall prefers the index that fixes more fields, then the one that
@@ -72,27 +71,48 @@ func compareSmall(a, b *way) int {
 	return cmp.Or(cmp.Compare(b.plan.Fixed, a.plan.Fixed), cmp.Compare(b.plan.Bounded, a.plan.Bounded), flagOrder(a.sorts, b.sorts))
 }
 
-// holdCurrent holds a state in which the index is up to date.
-func (f *finder) holdCurrent(ix *index) (release func(), err error) {
+// probeCurrent opens the probe, one iterator over all of the database, in a state
+// in which the index is up to date.
+func (f *finder) probeCurrent(ix *index) error {
 	for range smallTries {
 		applied := f.db.applied.Load()
 		if ix.current.Load() != applied {
 			if err := ix.catchUp(f.ctx); err != nil {
-				return func() {}, err
+				return err
 			}
 			ix.current.Store(applied)
 		}
-		if release, err = f.hold(); err != nil {
-			return func() {}, err
+		var err error
+		if f.probe, err = f.e.store.NewIter(databaseRange(f.db.num)); err != nil {
+			return err
 		}
 		// Nothing has changed since: what is in the index is what is in the documents.
-		if seq, err := f.lastSeq(); err != nil || uint64(seq) == applied && !ix.isGone() {
-			return release, err
+		if ok, err := f.probeShows(applied); err != nil || ok && !ix.isGone() {
+			return err
 		}
-		release()
-		f.view.src, f.view.fixed = f.e.store, false
+		f.closeProbe()
 	}
-	return func() {}, errViewGone
+	return errViewGone
+}
+
+// probeShows tells whether a sequence is the last of the probe's state. It is if
+// the store has not even been given a later one after the probe was opened.
+func (f *finder) probeShows(seq uint64) (bool, error) {
+	if f.db.begun.Load() <= seq {
+		return true, nil
+	}
+	if !f.probe.SeekExact(stateKey(f.db.num)) {
+		return false, f.probe.Error()
+	}
+	state, err := decodeDBState(f.probe.Value())
+	return uint64(state.lastSeq) == seq, err
+}
+
+func (f *finder) closeProbe() {
+	if f.probe != nil {
+		_ = f.probe.Close() // its error was returned where it ended the search
+		f.probe = nil
+	}
 }
 
 // readAhead reads the rows of a way, unless they are many: then there is nothing
@@ -101,29 +121,33 @@ func (f *finder) readAhead(w *way) error {
 	if w.index.at.Load().failed > 0 {
 		return nil // it lacks documents since it was brought up to date
 	}
+	it := f.probe
 	rows := make([]smallRow, 0, 4)
 	for i := range w.ranges {
 		r := w.ranges[i]
+		first, next := it.First, it.Next
 		if w.order.reverse {
 			r = w.ranges[len(w.ranges)-1-i]
+			first, next = it.Last, it.Prev
 		}
-		lower, upper := w.index.bounds(string(r.Low), string(r.High))
-		c, err := newRowCursor(f.src, lower, upper, nil, w.order.reverse)
-		if err != nil {
-			return err
-		}
-		for c.next() {
+		it.SetBounds(w.index.bounds(string(r.Low), string(r.High)))
+		for ok := first(); ok; ok = next() {
 			if len(rows) == smallRows {
-				return c.close()
+				return nil
 			}
-			row := slices.Concat(c.key, c.idKey)
-			rows = append(rows, smallRow{row[:len(c.key)], row[len(c.key):]})
+			key, id, _, _, err := splitRow(it.Key()[viewPrefixSize:], it.Value())
+			if err != nil {
+				return err
+			}
+			row := slices.Concat(key, id)
+			rows = append(rows, smallRow{row[:len(key)], row[len(key):]})
 		}
-		if err := errors.Join(c.err, c.close()); err != nil {
+		if err := it.Error(); err != nil {
 			return err
 		}
 	}
 	w.ahead = rows
+	it.SetBounds(databaseRange(f.db.num))
 	return nil
 }
 
@@ -131,7 +155,15 @@ func (f *finder) readAhead(w *way) error {
 func (f *finder) walkAhead(w *way, take taker) (more bool, err error) {
 	for i := range w.ahead {
 		f.sum.KeysExamined++
-		if more, err := f.tryRow(w, w.ahead[i].key, w.ahead[i].id, take); !more || err != nil {
+		key, id := w.ahead[i].key, w.ahead[i].id
+		f.docKey = append(prefix(f.docKey[:0], f.db.num, f.coll.num, spaceDoc), id...)
+		if !f.probe.SeekExact(f.docKey) {
+			if err := f.probe.Error(); err != nil {
+				return false, err
+			}
+			continue // a row that is out of date
+		}
+		if more, err := f.try(w, key, id, f.probe.Value(), take); !more || err != nil {
 			return false, err
 		}
 	}

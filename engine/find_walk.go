@@ -20,6 +20,9 @@ func (f *finder) walk(w *way, take taker) (more bool, err error) {
 	if w.ahead != nil {
 		return f.walkAhead(w, take)
 	}
+	if w.test != nil {
+		f.matcher = w.test.Matcher()
+	}
 	for i := range w.ranges {
 		r := w.ranges[i]
 		if w.order.reverse {
@@ -130,7 +133,12 @@ func (f *finder) try(w *way, key, id, record []byte, take taker) (more bool, err
 	}
 	f.sum.DocsExamined++
 	if w.test != nil {
-		ok, err := w.test.Match(d)
+		var ok bool
+		if f.matcher != nil {
+			ok, err = f.matcher.Match(d)
+		} else {
+			ok, err = w.test.Match(d)
+		}
 		if err != nil {
 			return true, f.unreadable(id, err)
 		}

@@ -244,9 +244,12 @@ func touchesKV(c *osier.Command) bool {
 	return false
 }
 
-// markBusy keeps readers of memory from what the batch changes until they can see
-// all of it.
+// markBusy tells readers what the store is about to be given, and keeps those of
+// memory from what the batch changes until they can see all of it.
 func (a *applier) markBusy() {
+	for _, db := range a.touched {
+		db.begun.Store(uint64(db.state.lastSeq))
+	}
 	for _, g := range a.kv {
 		if !g.locked {
 			continue

@@ -408,15 +408,17 @@ func (v *view) scan(ctx context.Context, yield func(osier.Row, error) bool) erro
 }
 
 // idArena makes ids, some dozens from one piece of memory. The pieces are small,
-// so that an id that is kept does not keep much else.
+// so that an id that is kept does not keep much else, and the first ones smaller:
+// most answers have one row.
 type idArena struct{ b strings.Builder }
 
 const idArenaSize = 1 << 10
 
 func (a *idArena) id(key []byte) osier.ID {
 	if a.b.Len()+len(key) > a.b.Cap() {
+		next := max(len(key), min(4*a.b.Cap(), idArenaSize))
 		a.b.Reset()
-		a.b.Grow(max(idArenaSize, len(key)))
+		a.b.Grow(next)
 	}
 	at := a.b.Len()
 	a.b.Write(key)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -155,7 +156,11 @@ func (ix *index) build1(b *build) error {
 	if b.total.Load()-p.done > chunkDocs {
 		s.buf, s.rows = make([]byte, 0, buildRows/4), make([]sortedRow, 0, buildRows/256)
 	}
-	defer func() { s.batch.Close() }()
+	s.large = b.total.Load() >= p.done+uint64(cmp.Or(ix.e.opts.buildTableDocs, buildTableDocs))
+	defer func() {
+		s.batch.Close()
+		_ = s.tables.close() // the build's own error counts
+	}()
 	if err := s.read(snap); err != nil {
 		return err
 	}
@@ -280,13 +285,15 @@ const (
 
 // stretch collects rows until they are enough to be sorted and written.
 type buildStretch struct {
-	ix    *index
-	b     *build
-	p     progress
-	batch *store.Batch
-	buf   []byte
-	rows  []sortedRow
-	key   []byte
+	ix     *index
+	b      *build
+	p      progress
+	batch  *store.Batch
+	large  bool // records other than progress and failures go to tables
+	tables buildTables
+	buf    []byte
+	rows   []sortedRow
+	key    []byte
 }
 
 // read runs the documents behind the progress through the view's function, on
@@ -295,6 +302,7 @@ func (s *buildStretch) read(snap *store.Snapshot) error {
 	workers := runtime.GOMAXPROCS(0)
 	work := make(chan *chunk, workers)
 	order := make(chan *chunk, 2*workers)
+	spare := make(chan *chunk, 4*workers) // whose memory is used again
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range workers {
@@ -308,7 +316,7 @@ func (s *buildStretch) read(snap *store.Snapshot) error {
 	wg.Go(func() {
 		defer close(order)
 		defer close(work)
-		s.ix.readChunks(snap, s.p.last, func(c *chunk) bool {
+		s.ix.readChunks(snap, s.p.last, spare, func(c *chunk) bool {
 			select {
 			case order <- c:
 			case <-stop:
@@ -322,7 +330,7 @@ func (s *buildStretch) read(snap *store.Snapshot) error {
 			return true
 		})
 	})
-	err := s.collect(order)
+	err := s.collect(order, spare)
 	close(stop)
 	for range order {
 		// what was on its way
@@ -334,8 +342,22 @@ func (s *buildStretch) read(snap *store.Snapshot) error {
 	return s.flush()
 }
 
+// newChunk returns an empty chunk.
+func newChunk(spare <-chan *chunk) *chunk {
+	select {
+	case c := <-spare:
+		*c = chunk{docs: c.docs[:0], buf: c.buf[:0], out: c.out[:0], rows: c.rows[:0], refs: c.refs[:0], ready: make(chan struct{})}
+		return c
+	default:
+	}
+	return &chunk{
+		docs: make([]chunkDoc, 0, chunkDocs), buf: make([]byte, 0, chunkDocs*256), out: make([]chunkRows, 0, chunkDocs),
+		rows: make([]byte, 0, chunkDocs*64), refs: make([]byte, 0, chunkDocs*32), ready: make(chan struct{}),
+	}
+}
+
 // readChunks reads the collection's documents after last.
-func (ix *index) readChunks(snap *store.Snapshot, last []byte, emit func(*chunk) bool) {
+func (ix *index) readChunks(snap *store.Snapshot, last []byte, spare <-chan *chunk, emit func(*chunk) bool) {
 	lower, upper := collSpace(ix.db.num, ix.coll, spaceDoc)
 	base := len(lower)
 	if last != nil {
@@ -348,9 +370,7 @@ func (ix *index) readChunks(snap *store.Snapshot, last []byte, emit func(*chunk)
 	}
 	defer it.Close()
 	for ok := it.First(); ok; {
-		c := &chunk{ready: make(chan struct{})}
-		c.docs = make([]chunkDoc, 0, chunkDocs)
-		c.buf = make([]byte, 0, chunkDocs*256)
+		c := newChunk(spare)
 		for ; ok && len(c.docs) < chunkDocs && len(c.buf) < chunkBytes; ok = it.Next() {
 			from := len(c.buf)
 			c.buf = append(c.buf, it.Key()[base:]...)
@@ -372,9 +392,6 @@ func (ix *index) mapChunk(c *chunk) {
 	m := ix.mapping()
 	var list rowList
 	var d document
-	c.out = make([]chunkRows, 0, len(c.docs))
-	c.rows = make([]byte, 0, 64*len(c.docs))
-	c.refs = make([]byte, 0, 32*len(c.docs))
 	for i := range c.docs {
 		id := osier.TrustedID(c.docs[i].id)
 		if err := decodeDocument(c.docs[i].record, &d); err != nil {
@@ -409,8 +426,9 @@ func (ix *index) mapChunk(c *chunk) {
 	}
 }
 
-// collect takes chunks in order.
-func (s *buildStretch) collect(order <-chan *chunk) error {
+// collect takes chunks in order, and gives them back when it has copied what it
+// needs of them.
+func (s *buildStretch) collect(order <-chan *chunk, spare chan<- *chunk) error {
 	for c := range order {
 		<-c.ready
 		if c.err != nil {
@@ -428,6 +446,10 @@ func (s *buildStretch) collect(order <-chan *chunk) error {
 		s.p.last = append(s.p.last[:0], last...)
 		s.p.done += uint64(len(c.docs))
 		s.b.docs.Store(s.p.done)
+		select {
+		case spare <- c:
+		default:
+		}
 		if len(s.buf) > buildRows {
 			if err := s.flush(); err != nil {
 				return err
@@ -447,7 +469,7 @@ func (s *buildStretch) document(c *chunk, r *chunkRows) error {
 	}
 	s.key = viewSpace(s.key[:0], ix.db.num, ix.coll, spaceBackref, ix.num)
 	s.key = append(s.key, r.id...)
-	if err := s.set(s.key, r.backref); err != nil {
+	if err := s.record(&s.tables.refs, s.key, r.backref); err != nil {
 		return err
 	}
 	for rows := c.rows[r.from:r.to]; len(rows) > 0; {
@@ -469,6 +491,14 @@ func headOf(key []byte) uint64 {
 	var b [8]byte
 	copy(b[:], key)
 	return binary.BigEndian.Uint64(b[:])
+}
+
+// record adds a record to the table of its kind, or to the batch.
+func (s *buildStretch) record(t **store.SortedTable, key, value []byte) error {
+	if s.large {
+		return s.ix.into(t, key, value)
+	}
+	return s.set(key, value)
 }
 
 // set adds a record to the batch, which is written when it is full.
@@ -495,7 +525,7 @@ func (s *buildStretch) write() error {
 // Set takes a node of the tree: a stretch is a reduce.Sink of a build.
 func (s *buildStretch) Set(level int, key, node []byte) error {
 	s.key = append(viewSpace(s.key[:0], s.ix.db.num, s.ix.coll, spaceTree, s.ix.num), byte(level))
-	return s.set(append(s.key, key...), node)
+	return s.record(&s.tables.nodes[level], append(s.key, key...), node)
 }
 
 // Delete is never called: what is built has no nodes yet.
@@ -514,21 +544,34 @@ func (s *buildStretch) flush() error {
 		}
 		return bytes.Compare(s.buf[a.at:a.at+a.key], s.buf[b.at:b.at+b.key])
 	})
+	write := func() error { return s.eachRow(s.set) }
+	if s.large {
+		write = s.ingestStretch
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	s.p.rows += uint64(len(s.rows))
+	s.b.rows.Store(s.p.rows)
+	s.buf, s.rows = s.buf[:0], s.rows[:0]
+	return s.progress()
+}
+
+// eachRow calls f with the rows of a stretch; its arguments are valid until the
+// next call.
+func (s *buildStretch) eachRow(f func(key, record []byte) error) error {
 	base := viewSpace(nil, s.ix.db.num, s.ix.coll, spaceRow, s.ix.num)
 	for i := range s.rows {
 		r := &s.rows[i]
 		s.key = append(append(s.key[:0], base...), s.buf[r.at:r.at+r.key]...)
-		if err := s.set(s.key, s.buf[r.at+r.key:r.at+r.key+r.rec]); err != nil {
+		if err := f(s.key, s.buf[r.at+r.key:r.at+r.key+r.rec]); err != nil {
 			return err
 		}
 		if i%4096 == 0 && s.ix.stopped() {
 			return errViewGone
 		}
 	}
-	s.p.rows += uint64(len(s.rows))
-	s.b.rows.Store(s.p.rows)
-	s.buf, s.rows = s.buf[:0], s.rows[:0]
-	return s.progress()
+	return nil
 }
 
 // progress writes how far the build has come.
@@ -548,10 +591,7 @@ func (s *buildStretch) progress() error {
 // plant makes the tree of the rows.
 func (ix *index) plant(s *buildStretch) error {
 	r := viewRanges(ix.db.num, ix.coll, ix.num)
-	if err := s.batch.DeleteRange(r[2][0], r[2][1]); err != nil {
-		return err
-	}
-	if err := s.write(); err != nil {
+	if err := s.uproot(r[2][0], r[2][1]); err != nil {
 		return err
 	}
 	it, err := ix.e.store.NewIter(r[0][0], r[0][1])
@@ -573,5 +613,24 @@ func (ix *index) plant(s *buildStretch) error {
 	if err := it.Error(); err != nil {
 		return err
 	}
-	return t.Finish()
+	if err := t.Finish(); err != nil || !s.large {
+		return err
+	}
+	return s.ingestNodes()
+}
+
+// uproot removes what an interrupted build has left of a tree.
+func (s *buildStretch) uproot(lower, upper []byte) error {
+	it, err := s.ix.e.store.NewIter(lower, upper)
+	if err != nil {
+		return err
+	}
+	some := it.First()
+	if err := it.Close(); err != nil || !some {
+		return err
+	}
+	if err := s.batch.DeleteRange(lower, upper); err != nil {
+		return err
+	}
+	return s.write()
 }

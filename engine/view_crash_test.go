@@ -190,7 +190,9 @@ func TestViewsSurviveCrashOfTheMachine(t *testing.T) {
 		}
 		name := fmt.Sprintf("seed %d, round %d", seed, round)
 		stop := watchdog(2*time.Minute, name)
-		e := mustOpen(t, "store", crashOptions(fs, interval(rng)))
+		o := crashOptions(fs, interval(rng))
+		o.buildTableDocs = rng.IntN(2) // half of them write tables, however few documents there are
+		e := mustOpen(t, "store", o)
 		ctx, cancel := context.WithCancel(context.Background())
 		var left atomic.Int64
 		left.Store(1 + rng.Int64N(300))

@@ -161,7 +161,7 @@ func (m *mapping) fields(d *osier.Document, l *rowList) error {
 	if !isObject(body) {
 		return nil // it has no fields
 	}
-	m.doc = mango.Doc{Body: body}
+	m.doc = mango.Doc{Body: body, Valid: d.Codec == osier.TagJSON}
 	if f.needsID {
 		m.doc.ID = d.ID.String()
 	}

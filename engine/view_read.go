@@ -12,6 +12,7 @@ import (
 	"github.com/osierdb/osier"
 	"github.com/osierdb/osier/internal/keys"
 	"github.com/osierdb/osier/internal/reduce"
+	"github.com/osierdb/osier/internal/store"
 )
 
 // freshIndex returns the index that answers for a view, as fresh as asked; nil
@@ -87,6 +88,7 @@ type viewReader struct {
 	vq    *osier.ViewQuery
 	ix    *index
 	over  *overlay
+	docs  *store.Iter // the rows' documents, where no snapshot holds the state
 	after *osier.ViewCursor
 	skip  int
 	shown int
@@ -128,11 +130,11 @@ func (e *Engine) queryView(ctx context.Context, v *view, yield func(osier.Row, e
 			}
 		}
 		release := noRelease
-		if q.Pin != 0 || q.Parts != 0 || len(vq.Pending) > 0 || vq.Reduce || vq.Count || len(vq.Keys) > 1 {
+		if q.Pin != 0 || q.Parts&osier.WithAncestors != 0 || len(vq.Pending) > 0 || vq.Reduce || vq.Count || len(vq.Keys) > 1 {
 			if release, err = v.hold(); err != nil {
 				return err
 			}
-		} // else one iterator sees one state by itself
+		} // else one iterator, or its clone, sees one state by itself
 		r.ix = ix
 		err = r.open()
 		if err == nil {
@@ -354,6 +356,12 @@ func (r *viewReader) rows(ctx context.Context, s span) error {
 			r.skip--
 			continue
 		}
+		if r.q.Parts != 0 && !r.v.fixed && r.docs == nil {
+			if r.docs, err = c.it.Clone(collSpace(r.ix.db.num, r.ix.coll, spaceDoc)); err != nil {
+				return err
+			}
+			defer r.closeDocs()
+		}
 		r.row = osier.ViewRow{Key: c.key, ID: c.id(), N: c.n, Value: c.value, At: s.at}
 		row = osier.Row{View: &r.row, Document: osier.Document{ID: r.row.ID}}
 		release, err := r.document(&row)
@@ -412,6 +420,9 @@ func (r *viewReader) document(row *osier.Row) (release func(), err error) {
 		row.Missing = op.Deleted
 		return noRelease, nil
 	}
+	if r.docs != nil {
+		return noRelease, r.cloned(row, id)
+	}
 	var d document
 	found, closer, err := r.v.doc(r.ix.coll, id, &d)
 	if err != nil {
@@ -427,6 +438,28 @@ func (r *viewReader) document(row *osier.Row) (release func(), err error) {
 		return nil, err
 	}
 	return func() { closer.Close() }, nil
+}
+
+// cloned adds the document that the rows' cloned iterator sees.
+func (r *viewReader) cloned(row *osier.Row, id osier.ID) error {
+	r.v.key = docKey(r.v.key[:0], r.ix.db.num, r.ix.coll, id)
+	if !r.docs.SeekExact(r.v.key) {
+		row.Missing = true
+		return r.docs.Error()
+	}
+	var d document
+	if err := decodeDocument(r.docs.Value(), &d); err != nil {
+		return corrupt("read document", id, err)
+	}
+	row.Missing = d.winner.deleted
+	return r.v.fill(&row.Document, visibleColl{num: r.ix.coll}, id, &d)
+}
+
+func (r *viewReader) closeDocs() {
+	if r.docs != nil {
+		_ = r.docs.Close() // its errors were returned where they ended the answer
+		r.docs = nil
+	}
 }
 
 // linkOf is the id that a row's value names.

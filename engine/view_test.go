@@ -215,7 +215,7 @@ func TestBuildIsResumed(t *testing.T) {
 	p.seq, _ = ix.collectionSeq(snap)
 	s := &buildStretch{ix: ix, b: &build{}, p: p, batch: e.store.NewWriteBatch()}
 	n := 0
-	ix.readChunks(snap, nil, func(c *chunk) bool {
+	ix.readChunks(snap, nil, nil, func(c *chunk) bool {
 		ix.mapChunk(c)
 		for i := range c.out {
 			if err := s.document(c, &c.out[i]); err != nil {

@@ -82,10 +82,13 @@ func BenchmarkCollate(b *testing.B) {
 	}
 }
 
-// BenchmarkMatchValid is Match of text that is known to be JSON beside Match of
-// any text.
+// BenchmarkMatchValid is Match of any text, of text that is known to be JSON, and
+// of the same by a Matcher.
 func BenchmarkMatchValid(b *testing.B) {
-	docs := benchDocs(5000)
+	docs, valid := benchDocs(5000), benchDocs(5000)
+	for i := range valid {
+		valid[i].Valid = true
+	}
 	for _, c := range []struct{ name, selector string }{
 		{"equal", `{"city":"Bergen"}`},
 		{"range", `{"score":{"$gt":8}}`},
@@ -97,13 +100,15 @@ func BenchmarkMatchValid(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for _, valid := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%s/valid=%v", c.name, valid), func(b *testing.B) {
+		for _, way := range []struct {
+			name  string
+			docs  []Doc
+			match func(*Doc) (bool, error)
+		}{{"any", docs, s.Match}, {"valid", valid, s.Match}, {"matcher", valid, s.Matcher().Match}} {
+			b.Run(c.name+"/"+way.name, func(b *testing.B) {
 				defer cpuTime(b)()
 				for i := 0; b.Loop(); i++ {
-					d := docs[i%len(docs)]
-					d.Valid = valid
-					if _, err := s.Match(&d); err != nil {
+					if _, err := way.match(&way.docs[i%len(docs)]); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -202,7 +202,7 @@ func TestRanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := s.Ranges(k)
-		got := plan{Bounded: p.Bounded, Fixed: p.Fixed, Usable: p.Usable(), Covered: len(p.Covered)}
+		got := plan{Bounded: p.Bounded, Fixed: p.Fixed, Usable: p.Usable(), Covered: p.Covered}
 		if p.Residual != nil {
 			got.Residual = p.Residual.String()
 		}
@@ -253,8 +253,8 @@ func TestRangesOfStrings(t *testing.T) {
 		if len(p.Ranges) != 1 || bytes.Compare(key, p.Ranges[0].Low) < 0 || len(p.Ranges[0].High) > 0 && bytes.Compare(key, p.Ranges[0].High) >= 0 {
 			t.Errorf("%s by %v: %s at %x is not in %x", c.selector, c.index, c.value, key, p.Ranges)
 		}
-		if len(p.Covered) != c.covered || (p.Residual == nil) != (c.covered == 1) {
-			t.Errorf("%s by %v: covered %v, left %v", c.selector, c.index, p.Covered, p.Residual)
+		if p.Covered != c.covered || (p.Residual == nil) != (c.covered == 1) {
+			t.Errorf("%s by %v: covered %d, left %v", c.selector, c.index, p.Covered, p.Residual)
 		}
 	}
 }

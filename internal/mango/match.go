@@ -28,7 +28,8 @@ type Doc struct {
 }
 
 // Match reports whether the document matches. It walks over the body once,
-// whatever the number of paths, and decodes only what conditions look at.
+// whatever the number of paths, and decodes only what conditions look at; of
+// valid text not even that, see [Doc]. For many documents see [Selector.Matcher].
 // Nothing is allocated, except for more than eight paths, for text with escapes
 // that is longer than 64 bytes or meets a $regex, and by package regexp when it
 // has no matcher at hand.
@@ -43,9 +44,19 @@ func (s *Selector) Match(d *Doc) (bool, error) {
 	if s.never {
 		return false, nil
 	}
+	if k := s.scope.seek; k != nil && d.Valid && len(d.Meta) == 0 {
+		if failed, ok := k.try(&s.scope, d); ok {
+			return failed == len(k.terms), nil
+		}
+	}
+	return s.walk(d)
+}
+
+// walk is Match by a walk over the whole body.
+func (s *Selector) walk(d *Doc) (bool, error) {
 	var few [fewSlots]value
 	slots := s.scope.values(&few)
-	if err := s.scope.load(d, slots); err != nil {
+	if err := s.scope.walk(d, slots); err != nil {
 		return false, err
 	}
 	if s.root == nil {
@@ -94,11 +105,19 @@ func (s *scope) values(few *[fewSlots]value) []value {
 
 // load finds the values of a document's paths.
 func (s *scope) load(d *Doc, slots []value) error {
-	if !d.Valid || !s.sniff(view(d.Body), slots) {
-		clear(slots)
-		if err := s.loadObject(d.Body, slots, inBody); err != nil {
-			return err
+	if s.seek != nil && d.Valid && len(d.Meta) == 0 {
+		if s.seek.load(s, d, slots) {
+			return nil
 		}
+		clear(slots)
+	}
+	return s.walk(d, slots)
+}
+
+// walk is load by a walk over the whole document.
+func (s *scope) walk(d *Doc, slots []value) error {
+	if err := s.loadObject(d.Body, slots, inBody); err != nil {
+		return err
 	}
 	if len(d.Meta) > 0 && s.slots > 0 {
 		if err := s.loadObject(d.Meta, slots, inMeta); err != nil {

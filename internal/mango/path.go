@@ -73,16 +73,14 @@ type scope struct {
 	id    int // which kids of the tree are these fields, which bodies do not hold; or -1
 	rev   int
 
-	sniffs bool      // the kids can be found in valid text without a walk
-	lasts  [4]uint64 // then the last letters of their names
+	seek *seek // how the kids are found in valid text without a walk, if they can be
 }
 
 // A node is a name of a path, or several paths' common name.
 type node struct {
 	name   string
-	quoted string // of a kid of a scope that sniffs
-	index  int    // of an array's element, if name is one; else -1
-	slot   int    // of the path that ends here, -1 if none does
+	index  int // of an array's element, if name is one; else -1
+	slot   int // of the path that ends here, -1 if none does
 	kids   []node
 	byName map[string]int // of kids, if they are many
 	low    int            // the slots of the node and what is below: [low, high)
@@ -107,7 +105,7 @@ func newScope(c *condition) scope {
 			s.rev = i
 		}
 	}
-	s.prepare()
+	s.seek = newSeek(&s)
 	return s
 }
 

@@ -202,6 +202,61 @@ func TestMatchAgainstNaive(t *testing.T) {
 	})
 }
 
+// A matcher gives each of many documents the naive evaluator's verdict, whatever
+// it has learned from those before.
+func TestMatcherAgainstNaive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		selector := drawSelector(t, 2, false)
+		s, err := Compile([]byte(selector), nil)
+		if err != nil {
+			t.Fatalf("compile %s: %v", selector, err)
+		}
+		m := s.Matcher()
+		for i := range rapid.IntRange(1, 20).Draw(t, "documents") {
+			d := &Doc{ID: "a", Body: []byte(drawBody(t)), Valid: rapid.IntRange(0, 9).Draw(t, "valid") > 0}
+			want := judge.Match(selector, asSeen(t, d))
+			if got, err := m.Match(d); err != nil || got != want {
+				t.Fatalf("selector %s\ncompiled %s\ndocument %d, body %s, valid %v\ngot %v, %v, want %v", selector, s, i, d.Body, d.Valid, got, err, want)
+			}
+		}
+	})
+}
+
+// What is found in text that is known to be valid is what a walk over it finds.
+func TestSeekFindsAsWalk(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		paths := make([]string, rapid.IntRange(1, 4).Draw(t, "paths"))
+		for i := range paths {
+			paths[i] = strings.ReplaceAll(drawPath(t), `\`, `\\`)
+		}
+		p, err := NewPicker(paths)
+		if err != nil {
+			t.Fatalf("picker of %q: %v", paths, err)
+		}
+		d := Doc{ID: "a", Body: []byte(drawBody(t))}
+		want, err := p.Pick(nil, &d)
+		if err != nil {
+			t.Fatalf("pick %q of %s: %v", paths, d.Body, err)
+		}
+		d.Valid = true
+		got, err := p.Pick(nil, &d)
+		if err != nil || fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+			t.Fatalf("paths %q of %s: got %q, %v, want %q", paths, d.Body, got, err, want)
+		}
+	})
+}
+
+// openBrackets counts as a look at every byte does.
+func TestOpenBrackets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		parts := rapid.SliceOf(rapid.SampledFrom([]string{"{", "}", "[", "]", `"{[y"`, `"}]_"`, `"ab:,"`, ",", "y", "_", "123456789", " "})).Draw(t, "parts")
+		text := strings.Join(parts, "")
+		if got, want := openBrackets(text), openBracketsSlow(text); got != want {
+			t.Fatalf("%s: got %d, want %d", text, got, want)
+		}
+	})
+}
+
 // The bytes of sort keys are in the order of comparisons, and equal only for
 // values that compare as equal.
 func TestKeysInOrder(t *testing.T) {

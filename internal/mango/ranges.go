@@ -26,9 +26,9 @@ type Plan struct {
 	Exists []bool
 
 	// Residual is what is left to be tested of the documents in the ranges, nil if
-	// nothing is. Covered are the conditions that the ranges alone imply.
+	// nothing is. Covered counts the conditions that the ranges alone imply.
 	Residual *Selector
-	Covered  []string // in JSON, normalised
+	Covered  int
 }
 
 // Usable reports whether the index has all matches.
@@ -70,7 +70,7 @@ func (s *Selector) Ranges(index *Keyer) *Plan {
 // cover sorts the conditions that must all hold into what the ranges imply and
 // what is left.
 func (s *Selector) cover(p *Plan, index *Keyer) {
-	rest := &condition{op: opAnd}
+	var rest []*condition
 	var visit func(c *condition)
 	visit = func(c *condition) {
 		switch {
@@ -80,18 +80,18 @@ func (s *Selector) cover(p *Plan, index *Keyer) {
 				visit(kid)
 			}
 		case index.implies(c, p.Bounded, s.collation):
-			p.Covered = append(p.Covered, string(c.appendJSON(nil)))
+			p.Covered++
 		default:
-			rest.kids = append(rest.kids, c)
+			rest = append(rest, c)
 		}
 	}
 	visit(s.root)
-	if len(rest.kids) == 0 {
+	if len(rest) == 0 {
 		return
 	}
-	p.Residual = &Selector{root: rest.clone(), collation: s.collation}
-	if len(rest.kids) == 1 {
-		p.Residual.root = rest.kids[0].clone()
+	p.Residual = &Selector{root: rest[0].clone(), collation: s.collation}
+	if len(rest) > 1 {
+		p.Residual.root = (&condition{op: opAnd, kids: rest}).clone()
 	}
 	p.Residual.scope = newScope(p.Residual.root)
 }

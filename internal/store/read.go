@@ -90,6 +90,11 @@ func (i *Iter) SeekGE(key []byte) bool { return i.it.SeekGE(key) }
 // SeekLT moves to the last key that is less than key.
 func (i *Iter) SeekLT(key []byte) bool { return i.it.SeekLT(key) }
 
+// SeekExact moves to the key itself, if it is there, and spares tables whose
+// filters say that they do not have it. From there the iterator can only be sent
+// elsewhere, not moved on.
+func (i *Iter) SeekExact(key []byte) bool { return i.it.SeekPrefixGE(key) }
+
 // Next moves to the next key.
 func (i *Iter) Next() bool { return i.it.Next() }
 
@@ -107,6 +112,16 @@ func (i *Iter) Value() []byte { return i.it.Value() }
 
 // SetBounds gives the iterator other bounds and leaves it without a position.
 func (i *Iter) SetBounds(lower, upper []byte) { i.it.SetBounds(lower, upper) }
+
+// Clone returns another iterator over the same state, between other bounds, which
+// must be closed by itself.
+func (i *Iter) Clone(lower, upper []byte) (*Iter, error) {
+	if !i.s.uses.enter() {
+		return nil, ErrClosed
+	}
+	it, err := i.it.Clone(pebble.CloneOptions{IterOptions: &pebble.IterOptions{LowerBound: lower, UpperBound: upper}})
+	return i.s.holdIter(it, err)
+}
 
 // Error returns what ended the iteration before its end, or nil.
 func (i *Iter) Error() error { return mapError("iterate", i.it.Error()) }
