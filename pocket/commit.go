@@ -396,9 +396,10 @@ func mergeTree(e *editor, added []entry) node {
 	compare := compareEntries(e.dir)
 	slices.SortFunc(added, compare)
 	all := make([]entry, 0, len(added))
-	c := cursor{dir: e.dir, span: All()}
-	for l, i, to := c.first(e.root); l != nil; l, i, to = c.next() {
-		for ; i < to; i++ {
+	span := All()
+	c := cursor{dir: e.dir, span: &span}
+	for l, i, n := c.first(e.root); l != nil; l, i, n = c.next() {
+		for end := i + n; i < end; i++ {
 			en := entry{l.heads[i], offset(l.offs[i].Load())}
 			if isFrozen(en.off) {
 				continue

@@ -97,9 +97,10 @@ func check(t testing.TB, s *Store) {
 	st := s.cur.Load()
 	n, words, bytes := 0, 0, int64(0)
 	last, first := "", true
-	c := cursor{dir: st.dir, span: All()}
-	for l, i, to := c.first(st.root); l != nil; l, i, to = c.next() {
-		for ; i < to; i++ {
+	span := All()
+	c := cursor{dir: st.dir, span: &span}
+	for l, i, count := c.first(st.root); l != nil; l, i, count = c.next() {
+		for end := i + count; i < end; i++ {
 			off := offset(l.offs[i].Load())
 			r, ok := st.dir.at(off)
 			if !ok || r.deleted() || r.version() > st.seq || l.heads[i] != head(r.key()) {

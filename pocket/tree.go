@@ -46,6 +46,9 @@ type node interface{ size() int }
 func (l *leaf) size() int   { return l.n }
 func (in *inner) size() int { return in.n }
 
+// at returns the offset at position i, which the caller knows to be in the leaf.
+func (l *leaf) at(i int) offset { return offset(l.offs[i&(leafCap-1)].Load()) }
+
 // head returns the first eight bytes of key as a number that orders like it.
 func head(key string) uint64 {
 	if len(key) >= 8 {
@@ -66,21 +69,29 @@ type editor struct {
 	epoch uint64
 }
 
+// below returns how many of the first n heads are less than h. The loop has no
+// branch to predict but its own.
+func below(heads *[leafCap]uint64, n int, h uint64) int {
+	i := 0
+	for n > 0 {
+		half := (n + 1) >> 1
+		if heads[(i+half-1)&(leafCap-1)] < h {
+			i += half
+			n -= half
+		} else {
+			n = half - 1
+		}
+	}
+	return i
+}
+
 // search returns the first position in the leaf whose key is not below key,
 // and whether it is key itself.
 func (l *leaf) search(dir *directory, h uint64, key string) (int, bool) {
-	i, j := 0, l.n
-	for i < j {
-		m := int(uint(i+j) >> 1)
-		if l.heads[m&(leafCap-1)] < h {
-			i = m + 1
-		} else {
-			j = m
-		}
-	}
+	i := below(&l.heads, l.n, h)
 	// Heads are equal from here on: only the keys themselves decide.
 	if i < l.n && l.heads[i] == h {
-		j = i + 1
+		j := i + 1
 		for j < l.n && l.heads[j] == h {
 			j++
 		}
@@ -426,7 +437,7 @@ const maxHeight = 16
 // cursor goes through the leaves of a tree that have keys in a span.
 type cursor struct {
 	dir     *directory
-	span    Span
+	span    *Span
 	reverse bool
 	depth   int
 	path    [maxHeight]step
@@ -435,25 +446,33 @@ type cursor struct {
 // step is an inner node and what is left to visit of its children.
 type step struct {
 	in   *inner
-	i, n int // next child and how many more
+	i, n int32 // next child and how many more
 }
 
-// first returns the first leaf and the positions [from, to) in it that lie in
-// the span; nil when there is none.
-func (c *cursor) first(root node) (l *leaf, from, to int) {
+// by is the way from one position in a leaf to the next.
+func (c *cursor) by() int {
+	if c.reverse {
+		return -1
+	}
+	return 1
+}
+
+// first returns the first leaf, the first position in it that lies in the
+// span, and how many there are; nil when there is none.
+func (c *cursor) first(root node) (l *leaf, i, n int) {
 	if root == nil {
 		return nil, 0, 0
 	}
 	if l := c.down(root); l != nil {
-		if from, to := c.clip(l); from < to {
-			return l, from, to
+		if i, n := c.clip(l); n > 0 {
+			return l, i, n
 		}
 	}
 	return c.next()
 }
 
 // next returns the leaf after the one before.
-func (c *cursor) next() (l *leaf, from, to int) {
+func (c *cursor) next() (l *leaf, i, n int) {
 	for c.depth > 0 {
 		s := &c.path[c.depth-1]
 		if s.n == 0 {
@@ -462,14 +481,10 @@ func (c *cursor) next() (l *leaf, from, to int) {
 		}
 		kid := s.in.kids[s.i]
 		s.n--
-		if c.reverse {
-			s.i--
-		} else {
-			s.i++
-		}
+		s.i += int32(c.by())
 		if l := c.down(kid); l != nil {
-			if from, to := c.clip(l); from < to {
-				return l, from, to
+			if i, n := c.clip(l); n > 0 {
+				return l, i, n
 			}
 		}
 	}
@@ -483,52 +498,68 @@ func (c *cursor) down(n node) *leaf {
 		if !ok {
 			return n.(*leaf)
 		}
-		first, last := 0, in.n-1
-		if c.span.from != "" {
-			first = in.child(c.span.fromHead, c.span.from)
-		}
-		if !c.span.unbounded {
-			last = in.child(c.span.toHead, c.span.to)
-		}
+		first, last := c.span.children(in)
 		if first > last {
 			return nil // the span ends before it begins
 		}
+		left := int32(last - first)
 		if c.reverse {
-			c.path[c.depth] = step{in, last - 1, last - first}
+			c.path[c.depth] = step{in, int32(last - 1), left}
 			n = in.kids[last]
 		} else {
-			c.path[c.depth] = step{in, first + 1, last - first}
+			c.path[c.depth] = step{in, int32(first + 1), left}
 			n = in.kids[first]
 		}
 		c.depth++
 	}
 }
 
-func (c *cursor) clip(l *leaf) (from, to int) {
-	to = l.n
-	if c.span.from != "" {
-		from, _ = l.search(c.dir, c.span.fromHead, c.span.from)
+// children returns the first and the last child that can have keys in sp.
+func (sp *Span) children(in *inner) (first, last int) {
+	if sp.from != "" {
+		first = in.child(sp.fromHead, sp.from)
 	}
-	// All but the last leaf end below the span's end.
-	if !c.span.unbounded && l.heads[l.n-1] >= c.span.toHead {
-		to = l.end(c.dir, c.span)
+	last = first
+	switch {
+	case sp.end == endNone:
+		return first, in.n - 1
+	case first+1 >= in.n || in.heads[first+1] > sp.toHead:
+		return first, first // as with most spans in most nodes
+	case sp.end == endHead:
+		for i, j := first+1, in.n; ; {
+			if i >= j {
+				return first, i - 1
+			}
+			if m := int(uint(i+j) >> 1); in.heads[m] < sp.toHead {
+				i = m + 1
+			} else {
+				j = m
+			}
+		}
+	default:
+		return first, in.child(sp.toHead, sp.to)
 	}
-	return from, to
 }
 
-// end returns the first position whose key is not below the span's end.
-func (l *leaf) end(dir *directory, sp Span) int {
-	i, j := 0, l.n
-	for i < j {
-		m := int(uint(i+j) >> 1)
-		if l.heads[m&(leafCap-1)] < sp.toHead {
-			i = m + 1
+// clip returns the first position of the leaf that lies in the span, and how
+// many there are.
+func (c *cursor) clip(l *leaf) (i, n int) {
+	from, to := 0, l.n
+	if sp := c.span; sp.fromByHead {
+		from = below(&l.heads, l.n, sp.fromHead)
+	} else {
+		from, _ = l.search(c.dir, sp.fromHead, sp.from)
+	}
+	// All but the last leaf end below the span's end.
+	if sp := c.span; sp.end != endNone && l.heads[l.n-1] >= sp.toHead {
+		if sp.end == endHead {
+			to = below(&l.heads, l.n, sp.toHead)
 		} else {
-			j = m
+			to, _ = l.search(c.dir, sp.toHead, sp.to)
 		}
 	}
-	if i < l.n && l.heads[i] == sp.toHead {
-		i, _ = l.search(dir, sp.toHead, sp.to)
+	if c.reverse {
+		return to - 1, to - from
 	}
-	return i
+	return from, to - from
 }

@@ -160,8 +160,10 @@ func encodePlain(v any) (encoded, error) {
 // decode returns the value of r as a T.
 func decode[T any](s *Store, r record) (T, error) {
 	if r.typeID() != 0 {
-		if p := cached[T](s.cache, *s.cache.pages.Load(), r); p != nil {
-			return *p, nil
+		if x := cellAt(*s.cache.pages.Load(), r); x != nil {
+			if p, ok := x.value.(*T); ok {
+				return *p, nil
+			}
 		}
 	}
 	var v T
