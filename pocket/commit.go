@@ -265,14 +265,17 @@ func (s *Store) writeBytes(out, large []byte) error {
 
 // edit begins a change of the tree. Needs mu, as do all below.
 func (s *Store) edit() *editor {
-	s.owner++
-	return &editor{dir: s.arena.dir, root: s.cur.Load().root, owner: s.owner}
+	e := &s.editor
+	e.owner++
+	e.dir, e.root = s.arena.dir, s.cur.Load().root
+	return e
 }
 
 // publish shows readers a new state.
 func (s *Store) publish(root node, seq uint64) {
 	s.arena.fresh = false
 	s.cur.Store(&state{seq: seq, root: root, dir: s.arena.dir, live: int(s.stats.live.Load())})
+	s.editor.reclaim(s.snapshots.Load())
 }
 
 // ready must come between allocating records and storing their offsets where
@@ -400,7 +403,7 @@ func mergeTree(e *editor, added []entry) node {
 	c := cursor{dir: e.dir, span: &span}
 	for l, i, n := c.first(e.root); l != nil; l, i, n = c.next() {
 		for end := i + n; i < end; i++ {
-			en := entry{l.heads[i], offset(l.offs[i].Load())}
+			en := entry{l.heads[i], l.at(i)}
 			if isFrozen(en.off) {
 				continue
 			}
@@ -441,8 +444,7 @@ func (s *Store) clean(e *editor, txs int) {
 	if a.total <= 2*a.liveWords+cleanSlack {
 		return
 	}
-	s.owner++
-	e.owner = s.owner
+	e.owner++
 	moved := false
 	for range cleanStep * txs {
 		c := a.dir.chunks[0]

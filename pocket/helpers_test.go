@@ -101,7 +101,7 @@ func check(t testing.TB, s *Store) {
 	c := cursor{dir: st.dir, span: &span}
 	for l, i, count := c.first(st.root); l != nil; l, i, count = c.next() {
 		for end := i + count; i < end; i++ {
-			off := offset(l.offs[i].Load())
+			off := l.at(i)
 			r, ok := st.dir.at(off)
 			if !ok || r.deleted() || r.version() > st.seq || l.heads[i] != head(r.key()) {
 				t.Fatalf("index entry %d of key %q is wrong", i, r.key())

@@ -147,7 +147,7 @@ func (sn *Snapshot) recordOf(key string) (record, bool) {
 			if !ok {
 				return record{}, false
 			}
-			return sn.st.visible(offset(x.offs[i].Load())), true
+			return sn.st.visible(x.at(i)), true
 		default:
 			return record{}, false
 		}

@@ -71,7 +71,7 @@ type state struct {
 // writer is the part of a store that the write lock guards.
 type writer struct {
 	arena   *arena
-	owner   uint64 // last edit of the tree
+	editor  editor // of the tree
 	cleanAt int    // word of the oldest chunk up to which it is cleaned
 
 	file   file

@@ -27,7 +27,7 @@ type leaf struct {
 	epoch uint64 // snapshots taken before the leaf was made
 	owner uint64 // transaction that made it, and may change its shape
 	heads [leafCap]uint64
-	offs  [leafCap]atomic.Uint64
+	offs  [leafCap]uint64 // stored by atomic steps once readers know the leaf
 }
 
 type inner struct {
@@ -47,7 +47,9 @@ func (l *leaf) size() int   { return l.n }
 func (in *inner) size() int { return in.n }
 
 // at returns the offset at position i, which the caller knows to be in the leaf.
-func (l *leaf) at(i int) offset { return offset(l.offs[i&(leafCap-1)].Load()) }
+func (l *leaf) at(i int) offset { return offset(atomic.LoadUint64(&l.offs[i&(leafCap-1)])) }
+
+func (l *leaf) set(i int, off offset) { atomic.StoreUint64(&l.offs[i&(leafCap-1)], uint64(off)) }
 
 // head returns the first eight bytes of key as a number that orders like it.
 func head(key string) uint64 {
@@ -67,6 +69,7 @@ type editor struct {
 	root  node
 	owner uint64
 	epoch uint64
+	spares
 }
 
 // below returns how many of the first n heads are less than h. The loop has no
@@ -114,7 +117,7 @@ func (l *leaf) search(dir *directory, h uint64, key string) (int, bool) {
 // keyAt returns the key at position i. All versions of a record have the same
 // key, so it does not matter which one the leaf holds at the moment.
 func (l *leaf) keyAt(dir *directory, i int) string {
-	r, ok := dir.at(offset(l.offs[i].Load()))
+	r, ok := dir.at(l.at(i))
 	if !ok {
 		panic("pocket: index points outside the arena") // broken invariant
 	}
@@ -152,7 +155,7 @@ func (e *editor) update(key string, off offset) {
 				e.root = e.copyPath(e.root, h, key, i, off)
 				return
 			}
-			x.offs[i].Store(uint64(off))
+			x.set(i, off)
 			return
 		}
 	}
@@ -170,7 +173,7 @@ func (e *editor) copyPath(n node, h uint64, key string, i int, off offset) node 
 		return x
 	case *leaf:
 		x = e.ownLeaf(x)
-		x.offs[i].Store(uint64(off))
+		x.offs[i] = uint64(off)
 		return x
 	}
 	panic("pocket: unknown node") // broken invariant
@@ -180,28 +183,86 @@ func (e *editor) ownInner(x *inner) *inner {
 	if x.owner == e.owner {
 		return x
 	}
-	c := *x
+	c := e.newInner()
+	*c = *x
 	c.owner, c.epoch = e.owner, e.epoch
-	return &c
+	e.oldInners = append(e.oldInners, x)
+	return c
 }
 
 func (e *editor) ownLeaf(x *leaf) *leaf {
 	if x.owner == e.owner {
 		return x
 	}
-	c := &leaf{n: x.n, epoch: e.epoch, owner: e.owner, heads: x.heads}
-	for i := 0; i < x.n; i++ {
-		c.offs[i].Store(x.offs[i].Load())
-	}
+	c := e.newLeaf(x.n)
+	copy(c.heads[:x.n], x.heads[:x.n])
+	// Only the writer stores offsets, so it may load them without atomic steps.
+	copy(c.offs[:x.n], x.offs[:x.n])
+	e.oldLeaves = append(e.oldLeaves, x)
 	return c
+}
+
+// newLeaf returns a leaf whose n entries the caller fills in.
+func (e *editor) newLeaf(n int) *leaf {
+	var l *leaf
+	if last := len(e.leaves) - 1; last >= 0 {
+		l, e.leaves = e.leaves[last], e.leaves[:last]
+	} else {
+		l = new(leaf)
+	}
+	l.n, l.epoch, l.owner = n, e.epoch, e.owner
+	return l
+}
+
+func (e *editor) newInner() *inner {
+	if last := len(e.inners) - 1; last >= 0 {
+		var in *inner
+		in, e.inners = e.inners[last], e.inners[:last]
+		return in
+	}
+	return new(inner)
+}
+
+// spares are nodes that an editor can use again. Most nodes that a transaction
+// replaces were never seen by a reader: making new ones all the time would
+// cost more than all else that a transaction does.
+type spares struct {
+	leaves    []*leaf
+	inners    []*inner
+	oldLeaves []*leaf // replaced by the editor
+	oldInners []*inner
+}
+
+const (
+	maxSpareLeaves = 1024
+	maxSpareInners = 128
+)
+
+// reclaim keeps the replaced nodes that no snapshot can lead to: none was taken
+// between the making of the node and the publishing of its successor.
+// snapshots is their number, asked for after that.
+func (sp *spares) reclaim(snapshots uint64) {
+	for _, l := range sp.oldLeaves {
+		if l.epoch == snapshots && len(sp.leaves) < maxSpareLeaves {
+			sp.leaves = append(sp.leaves, l)
+		}
+	}
+	for _, in := range sp.oldInners {
+		if in.epoch == snapshots && len(sp.inners) < maxSpareInners {
+			*in = inner{} // what it led to may be garbage now
+			sp.inners = append(sp.inners, in)
+		}
+	}
+	clear(sp.oldLeaves)
+	clear(sp.oldInners)
+	sp.oldLeaves, sp.oldInners = sp.oldLeaves[:0], sp.oldInners[:0]
 }
 
 // insert adds a key that is not in the tree.
 func (e *editor) insert(key string, off offset) {
 	if e.root == nil {
-		l := &leaf{n: 1, epoch: e.epoch, owner: e.owner}
-		l.heads[0] = head(key)
-		l.offs[0].Store(uint64(off))
+		l := e.newLeaf(1)
+		l.heads[0], l.offs[0] = head(key), uint64(off)
 		e.root = l
 		return
 	}
@@ -246,11 +307,9 @@ func (e *editor) insertLeaf(l *leaf, h uint64, key string, off offset) (left, ri
 	if i == leafCap {
 		cut = leafCap - 1
 	}
-	r := &leaf{n: l.n - cut, epoch: e.epoch, owner: e.owner}
+	r := e.newLeaf(l.n - cut)
 	copy(r.heads[:], l.heads[cut:l.n])
-	for j := cut; j < l.n; j++ {
-		r.offs[j-cut].Store(l.offs[j].Load())
-	}
+	copy(r.offs[:], l.offs[cut:l.n])
 	l.n = cut
 	if i <= cut && i < leafCap {
 		l.insert(i, h, off)
@@ -262,11 +321,8 @@ func (e *editor) insertLeaf(l *leaf, h uint64, key string, off offset) (left, ri
 
 func (l *leaf) insert(i int, h uint64, off offset) {
 	copy(l.heads[i+1:l.n+1], l.heads[i:l.n])
-	for j := l.n; j > i; j-- {
-		l.offs[j].Store(l.offs[j-1].Load())
-	}
-	l.heads[i] = h
-	l.offs[i].Store(uint64(off))
+	copy(l.offs[i+1:l.n+1], l.offs[i:l.n])
+	l.heads[i], l.offs[i] = h, uint64(off)
 	l.n++
 }
 
@@ -327,9 +383,7 @@ func (e *editor) removeAt(n node, h uint64, key string) node {
 		}
 		x = e.ownLeaf(x)
 		copy(x.heads[i:], x.heads[i+1:x.n])
-		for j := i; j < x.n-1; j++ {
-			x.offs[j].Store(x.offs[j+1].Load())
-		}
+		copy(x.offs[i:], x.offs[i+1:x.n])
 		x.n--
 		return x
 	case *inner:
@@ -377,9 +431,7 @@ func (e *editor) mergeSmall(x *inner, c int) {
 	}
 	a = e.ownLeaf(a)
 	copy(a.heads[a.n:], b.heads[:b.n])
-	for i := 0; i < b.n; i++ {
-		a.offs[a.n+i].Store(b.offs[i].Load())
-	}
+	copy(a.offs[a.n:], b.offs[:b.n])
 	a.n += b.n
 	x.kids[c] = a
 	x.removeKid(c + 1)
@@ -402,7 +454,7 @@ func buildTree(dir *directory, entries []entry) node {
 		l := &leaf{n: n}
 		for i, en := range entries[:n] {
 			l.heads[i] = en.head
-			l.offs[i].Store(uint64(en.off))
+			l.offs[i] = uint64(en.off)
 		}
 		level = append(level, l)
 		seps = append(seps, strings.Clone(l.keyAt(dir, 0)))
