@@ -274,6 +274,7 @@ func (s *Store) edit() *editor {
 // publish shows readers a new state.
 func (s *Store) publish(root node, seq uint64) {
 	s.arena.fresh = false
+	s.settle()
 	s.cur.Store(&state{seq: seq, root: root, dir: s.arena.dir, live: int(s.stats.live.Load())})
 	s.editor.reclaim(s.snapshots.Load())
 }
@@ -380,12 +381,21 @@ func (s *Store) retire(old record) {
 	}
 }
 
+// tally is what a transaction adds to the counters that others read.
+type tally struct{ live, expiring int }
+
 func (s *Store) count(r record, n int) {
-	s.stats.live.Add(int64(n))
+	s.tally.live += n
 	s.liveBytes += int64(n) * int64(recordLineLen(r.key(), s.types.name(r.typeID()), r.value(), r.expiry()))
 	if r.flags()&flagHasExpiry != 0 {
-		s.stats.expiring.Add(int64(n))
+		s.tally.expiring += n
 	}
+}
+
+func (s *Store) settle() {
+	s.stats.live.Add(int64(s.tally.live))
+	s.stats.expiring.Add(int64(s.tally.expiring))
+	s.tally = tally{}
 }
 
 // mergeTree returns the editor's tree with all that a large transaction has

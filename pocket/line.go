@@ -330,6 +330,19 @@ func (p *parsedLine) check(hasKey, hasValue bool) error {
 // appendRecord appends a record line. version is left out when it is 0, value
 // is JSON, "" deletes.
 func appendRecord(b []byte, key, typeName, value string, version uint64, expiry int64) []byte {
+	b = appendRecordHead(b, key, typeName, version, expiry)
+	if value == "" {
+		value = "null"
+	}
+	b = append(b, value...)
+	return append(b, recordEnd...)
+}
+
+// recordEnd follows a record's value.
+const recordEnd = "}\n"
+
+// appendRecordHead appends what comes before a record's value.
+func appendRecordHead(b []byte, key, typeName string, version uint64, expiry int64) []byte {
 	b = append(b, `{"key":`...)
 	b = appendQuoted(b, key)
 	if typeName != "" {
@@ -345,13 +358,7 @@ func appendRecord(b []byte, key, typeName, value string, version uint64, expiry 
 		b = time.UnixMilli(expiry).UTC().AppendFormat(b, expiryLayout)
 		b = append(b, '"')
 	}
-	b = append(b, `,"val":`...)
-	if value == "" {
-		b = append(b, "null"...)
-	} else {
-		b = append(b, value...)
-	}
-	return append(b, '}', '\n')
+	return append(b, `,"val":`...)
 }
 
 // recordLineLen is the length of a record's line as a rewrite would write it,
@@ -432,7 +439,7 @@ func validKey(key string) error {
 	if len(key) > MaxKeyBytes {
 		return errKeyLong
 	}
-	if !utf8.ValidString(key) {
+	if !isPlain(key) && !utf8.ValidString(key) {
 		return errUTF8
 	}
 	return nil

@@ -29,6 +29,7 @@ type Store struct {
 	cache  *cache
 	hasher hasher
 	pool   sync.Pool // of *encoderBuffer
+	txns   sync.Pool // of *txn
 	mode   loadMode
 
 	table atomic.Pointer[table]
@@ -86,7 +87,8 @@ type writer struct {
 	stated      uint64 // last synced that the file tells of
 	plainBytes  int64  // of all lines, compressed ones expanded
 	liveBytes   int64  // of the lines of live records
-	lines       int64  // of records that the file held when it was opened
+	tally       tally
+	lines       int64 // of records that the file held when it was opened
 	foreign     [][]byte
 	expiries    expiryHeap
 
@@ -136,6 +138,7 @@ func newStore(path string, o Options, types *registry) *Store {
 	s := &Store{path: path, opts: o, fs: o.fs, types: types, hasher: newHasher(),
 		cache: newCache(max(o.MaxDecoded, 0)), closed: make(chan struct{})}
 	s.pool.New = newEncoderBuffer
+	s.txns.New = func() any { return new(txn) }
 	s.wake = wakers{make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)}
 	s.reset()
 	return s
