@@ -378,16 +378,17 @@ func (b *builder) liveEntries(n int) []entry {
 
 // sorted sorts entries by key: in halves at the same time, then merged.
 func (b *builder) sorted(entries []entry) []entry {
-	compare := compareEntries(b.s.arena.dir)
-	if slices.IsSortedFunc(entries, compare) {
-		return entries // as a rewrite has left them
-	}
+	dir := b.s.arena.dir
+	compare := compareEntries(dir)
 	half := len(entries) / 2
 	left, right := entries[:half], entries[half:]
 	var wg sync.WaitGroup
-	wg.Go(func() { slices.SortFunc(left, compare) })
-	slices.SortFunc(right, compare)
+	wg.Go(func() { sortEntries(dir, left) })
+	sortEntries(dir, right)
 	wg.Wait()
+	if half == 0 || compare(left[half-1], right[0]) < 0 {
+		return entries
+	}
 	out := make([]entry, 0, len(entries))
 	for len(left) > 0 && len(right) > 0 {
 		if compare(left[0], right[0]) <= 0 {

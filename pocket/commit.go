@@ -4,9 +4,9 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+	"unsafe"
 )
 
 // groupQueue gathers transactions that will share one flush.
@@ -303,8 +303,7 @@ type placed struct {
 // link applies the operations of a transaction to table and tree. Readers do
 // not see them before publish.
 func (s *Store) link(e *editor, ops []op, seq uint64) {
-	var few [4]placed
-	places := few[:0]
+	places := slices.Grow(s.places[:0], len(ops))
 	for i := range ops {
 		var p placed
 		if !ops[i].check {
@@ -316,22 +315,33 @@ func (s *Store) link(e *editor, ops []op, seq uint64) {
 		places = append(places, p)
 	}
 	s.ready(e)
-	var bulk *[]entry
+	var bulk *bulkEdit
 	if len(ops) >= 256 && len(ops)*4 >= s.cur.Load().live {
-		bulk = new([]entry)
+		bulk = &bulkEdit{seq: seq}
 	}
 	for i := range ops {
 		if !ops[i].check {
 			s.linkOne(e, &ops[i].draft, places[i], bulk)
 		}
 	}
-	if bulk != nil {
-		e.root = mergeTree(e, *bulk)
+	if bulk != nil && (len(bulk.added) > 0 || bulk.removed) {
+		e.root = bulk.merge(e)
+	}
+	clear(places)
+	if s.places = places; cap(places)*int(unsafe.Sizeof(placed{})) > maxPooled {
+		s.places = nil
 	}
 }
 
-// linkOne links one record. In bulk the tree is left to mergeTree.
-func (s *Store) linkOne(e *editor, d *draft, p placed, bulk *[]entry) {
+// bulkEdit is what a large transaction does to the tree's shape.
+type bulkEdit struct {
+	seq     uint64
+	added   []entry
+	removed bool
+}
+
+// linkOne links one record. In bulk, keys that come or go are left to merge.
+func (s *Store) linkOne(e *editor, d *draft, p placed, bulk *bulkEdit) {
 	t := s.table.Load()
 	slot, oldOff, old := t.find(s.arena.dir, d.hash, d.key)
 	existed := old.p != nil && !old.deleted()
@@ -356,13 +366,18 @@ func (s *Store) linkOne(e *editor, d *draft, p placed, bulk *[]entry) {
 		s.retire(old)
 	}
 	switch {
-	case d.deleted && existed && bulk == nil:
+	case d.deleted && existed && bulk != nil:
+		bulk.removed = true
+	case d.deleted && existed:
 		e.remove(d.key)
-	case !d.deleted && bulk != nil:
-		*bulk = append(*bulk, entry{head(d.key), p.off})
-	case !d.deleted && existed:
+	case d.deleted:
+	case existed && (bulk == nil || old.version() != bulk.seq):
 		e.update(d.key, p.off)
-	case !d.deleted:
+	case bulk != nil:
+		// New, or saved before in the same transaction: the entry that the
+		// earlier record may have is frozen.
+		bulk.added = append(bulk.added, entry{head(d.key), p.off})
+	default:
 		e.insert(d.key, p.off)
 	}
 	if !d.deleted {
@@ -398,16 +413,19 @@ func (s *Store) settle() {
 	s.tally = tally{}
 }
 
-// mergeTree returns the editor's tree with all that a large transaction has
-// added, replaced and deleted. Replaced records are frozen by now.
-func mergeTree(e *editor, added []entry) node {
+// merge returns the editor's tree with all that was added and without what was
+// removed. Removed records are frozen by now.
+func (b *bulkEdit) merge(e *editor) node {
 	isFrozen := func(off offset) bool {
 		r, _ := e.dir.at(off)
 		return r.frozen()
 	}
-	added = slices.DeleteFunc(added, func(en entry) bool { return isFrozen(en.off) })
+	added := slices.DeleteFunc(b.added, func(en entry) bool { return isFrozen(en.off) })
+	sortEntries(e.dir, added)
+	if e.root == nil {
+		return buildTree(e.dir, added)
+	}
 	compare := compareEntries(e.dir)
-	slices.SortFunc(added, compare)
 	all := make([]entry, 0, len(added))
 	span := All()
 	c := cursor{dir: e.dir, span: &span}
@@ -424,21 +442,6 @@ func mergeTree(e *editor, added []entry) node {
 		}
 	}
 	return buildTree(e.dir, append(all, added...))
-}
-
-// compareEntries orders entries by key.
-func compareEntries(dir *directory) func(a, b entry) int {
-	return func(a, b entry) int {
-		switch {
-		case a.head < b.head:
-			return -1
-		case a.head > b.head:
-			return 1
-		}
-		x, _ := dir.at(a.off)
-		y, _ := dir.at(b.off)
-		return strings.Compare(x.key(), y.key())
-	}
 }
 
 // Cleaning: chunks are given up in the order in which they were filled. When

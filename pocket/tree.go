@@ -1,7 +1,6 @@
 package pocket
 
 import (
-	"encoding/binary"
 	"strings"
 	"sync/atomic"
 )
@@ -50,18 +49,6 @@ func (in *inner) size() int { return in.n }
 func (l *leaf) at(i int) offset { return offset(atomic.LoadUint64(&l.offs[i&(leafCap-1)])) }
 
 func (l *leaf) set(i int, off offset) { atomic.StoreUint64(&l.offs[i&(leafCap-1)], uint64(off)) }
-
-// head returns the first eight bytes of key as a number that orders like it.
-func head(key string) uint64 {
-	if len(key) >= 8 {
-		return binary.BigEndian.Uint64([]byte(key[:8]))
-	}
-	var h uint64
-	for i := 0; i < len(key); i++ {
-		h |= uint64(key[i]) << (56 - 8*i)
-	}
-	return h
-}
 
 // editor changes a tree within one transaction.
 type editor struct {
@@ -435,12 +422,6 @@ func (e *editor) mergeSmall(x *inner, c int) {
 	a.n += b.n
 	x.kids[c] = a
 	x.removeKid(c + 1)
-}
-
-// entry is a key's place for bulk building.
-type entry struct {
-	head uint64
-	off  offset
 }
 
 // buildTree makes a tree of entries in key order.
