@@ -401,10 +401,15 @@ type tally struct{ live, expiring int }
 
 func (s *Store) count(r record, n int) {
 	s.tally.live += n
-	s.liveBytes += int64(n) * int64(recordLineLen(r.key(), s.types.name(r.typeID()), r.value(), r.expiry()))
+	s.liveBytes += int64(n) * int64(s.lineLen(r))
 	if r.flags()&flagHasExpiry != 0 {
 		s.tally.expiring += n
 	}
+}
+
+// lineLen returns the length of a record's line in a rewritten file.
+func (s *Store) lineLen(r record) int {
+	return recordLineLen(r.key(), s.types.name(r.typeID()), r.value(), r.expiry())
 }
 
 func (s *Store) settle() {

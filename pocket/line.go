@@ -163,6 +163,8 @@ type parsedLine struct {
 	value    []byte // JSON; nil for a deletion
 	version  uint64 // 0 when the line does not say
 	expiry   int64
+
+	lastType []byte // parseTrusted's: the member $type with its comma
 }
 
 // Reasons for which a line is skipped.
@@ -191,16 +193,20 @@ func parseTrusted(line []byte, p *parsedLine) bool {
 	if q < 0 || q > MaxKeyBytes || bytes.IndexByte(b[:q], '\\') >= 0 {
 		return false
 	}
+	last := p.lastType
 	*p = parsedLine{key: viewString(b[:q])}
 	b = b[q+1:]
 	const typePrefix = `,"$type":"`
-	if len(b) > len(typePrefix) && string(b[:len(typePrefix)]) == typePrefix {
-		b = b[len(typePrefix):]
-		q = bytes.IndexByte(b, '"')
-		if q <= 0 || bytes.IndexByte(b[:q], '\\') >= 0 {
+	if len(last) > 0 && len(b) > len(last) && string(b[:len(last)]) == string(last) {
+		// Most lines have the type of the one before.
+		p.typeName, p.lastType, b = last[len(typePrefix):len(last)-1], last, b[len(last):]
+	} else if len(b) > len(typePrefix) && string(b[:len(typePrefix)]) == typePrefix {
+		q = bytes.IndexByte(b[len(typePrefix):], '"')
+		if q <= 0 || bytes.IndexByte(b[len(typePrefix):len(typePrefix)+q], '\\') >= 0 {
 			return false
 		}
-		p.typeName, b = b[:q], b[q+1:]
+		q += len(typePrefix)
+		p.typeName, p.lastType, b = b[len(typePrefix):q], b[:q+1], b[q+1:]
 	}
 	if v, rest, ok := takeMember(b, `,"ver":`); ok {
 		p.version, b = v, rest

@@ -13,7 +13,7 @@ import (
 //	word 0  version (the sequence of the transaction that wrote it)
 //	word 1  offset of the version it replaced (48 bits) | flags (16 bits)
 //	word 2  length of the value (32) | length of the key (16) | type (16)
-//	word 3  low half of the key's hash (32) | index of its decoded value (32)
+//	word 3  the key's hash below its tag (32) | index of its decoded value (32)
 //
 // Everything but word 3's lower half is written before the record's offset is
 // published by an atomic store and never changes afterwards.
@@ -99,7 +99,7 @@ func (r record) setCacheIndex(old, index uint32) bool {
 
 func (r record) frozen() bool { return r.cacheIndex() == frozen }
 
-func (r record) hash32() uint64 { return r.cacheWord().Load() >> 32 }
+func (r record) midHash() uint64 { return r.cacheWord().Load() >> 32 }
 
 // words returns the size of the whole record in the arena.
 func (r record) words() int {
@@ -143,7 +143,7 @@ func (d *draft) put(words []uint64, prev offset) {
 	words[0] = d.version
 	words[1] = uint64(prev) | flags<<48
 	words[2] = uint64(len(d.value)) | uint64(len(d.key))<<32 | uint64(d.typeID)<<48
-	words[3] = d.hash << 32
+	words[3] = d.hash >> midShift << 32
 	if len(words) > headerWords {
 		body := unsafe.Slice((*byte)(unsafe.Pointer(&words[headerWords])), (len(words)-headerWords)*wordBytes)
 		copy(body[copy(body, d.key):], d.value)

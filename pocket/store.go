@@ -250,7 +250,7 @@ func (s *Store) lookup(key string) (record, bool) {
 	tag := hash >> tagShift
 retry:
 	t := s.table.Load()
-	for i := hash & t.mask; ; i = (i + 1) & t.mask {
+	for i := t.slot(hash); ; i = (i + 1) & t.mask {
 		w := t.slots[i&uint64(len(t.slots)-1)].Load() // the mask saves a bounds check
 		if w == slotEmpty {
 			return record{}, false

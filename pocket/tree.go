@@ -1,7 +1,9 @@
 package pocket
 
 import (
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -428,19 +430,26 @@ func (e *editor) mergeSmall(x *inner, c int) {
 func buildTree(dir *directory, entries []entry) node {
 	// A little room in each leaf lets the first insertions go without a split.
 	const fill = leafCap - leafCap/8
-	var level []node
-	var seps []string
-	for len(entries) > 0 {
-		n := min(fill, len(entries))
-		l := &leaf{n: n}
-		for i, en := range entries[:n] {
-			l.heads[i] = en.head
-			l.offs[i] = uint64(en.off)
+	level := make([]node, (len(entries)+fill-1)/fill)
+	seps := make([]string, len(level))
+	fillLeaves := func(from, to int) {
+		for at := from; at < to; at++ {
+			part := entries[at*fill : min((at+1)*fill, len(entries))]
+			l := &leaf{n: len(part)}
+			for i, en := range part {
+				l.heads[i], l.offs[i] = en.head, uint64(en.off)
+			}
+			level[at], seps[at] = l, strings.Clone(l.keyAt(dir, 0))
 		}
-		level = append(level, l)
-		seps = append(seps, strings.Clone(l.keyAt(dir, 0)))
-		entries = entries[n:]
 	}
+	var wg sync.WaitGroup
+	const parallel = 64 // leaves that are worth a goroutine
+	step := max(parallel, (len(level)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	for from := step; from < len(level); from += step {
+		wg.Go(func() { fillLeaves(from, min(from+step, len(level))) })
+	}
+	fillLeaves(0, min(step, len(level)))
+	wg.Wait()
 	for len(level) > 1 {
 		var up []node
 		var upSeps []string
