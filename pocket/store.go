@@ -208,7 +208,7 @@ func (s *Store) openWriter() error {
 	if err := s.beginFile(f, end); err != nil {
 		return err
 	}
-	s.tail = newTail(f, s.tail.end(), s.opts.Durability != Synced && !s.opts.NoMap)
+	s.tail = s.newTail(f, s.tail.end())
 	return nil
 }
 
@@ -419,7 +419,10 @@ func (s *Store) close() error {
 	if s.failed == nil {
 		errs = append(errs, s.finishFile())
 	}
-	errs = append(errs, s.file.Close(), s.lockRelease())
+	if s.file != nil { // a failed rewrite may have left none
+		errs = append(errs, s.file.Close())
+	}
+	errs = append(errs, s.lockRelease())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("pocket: close: %w", err)
 	}
