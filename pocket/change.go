@@ -63,7 +63,7 @@ func Equals(v any) Condition {
 // op is a Change made ready.
 type op struct {
 	draft draft
-	cond  Condition
+	cond  *Condition // nil for none
 	check bool
 }
 
@@ -120,8 +120,8 @@ func (s *Store) addChange(tx *txn, o *op, c *Change) error {
 	o.draft.key = c.Key
 	o.draft.hash = s.hasher.hash(c.Key)
 	if c.If.kind != condNone {
-		o.cond = c.If
-		tx.conditional = true
+		cond := c.If
+		o.cond, tx.conditional = &cond, true
 	}
 	if c.If.kind == condValue {
 		enc, err := s.types.encode(&s.pool, c.If.value)
@@ -159,6 +159,7 @@ func (s *Store) addLine(tx *txn, d *draft, value any) error {
 		b = appendRecordHead(b, d.key, "", 0, d.expiry)
 		at = len(b)
 		b = appendQuoted(b, v)
+		d.plain = len(b)-at == len(v)+2
 	default:
 		if isNil(value) {
 			d.deleted = true

@@ -176,7 +176,7 @@ func (s *Store) judge(txs []*txn) {
 func (s *Store) judgeOne(tx *txn, overlay map[string]pending, now int64) error {
 	for i := range tx.ops {
 		o := &tx.ops[i]
-		if o.cond.kind == condNone {
+		if o.cond == nil {
 			continue
 		}
 		p, ok := overlay[o.draft.key]
@@ -190,7 +190,7 @@ func (s *Store) judgeOne(tx *txn, overlay map[string]pending, now int64) error {
 		if p.expiry != 0 && p.expiry <= now && !tx.expired {
 			p = pending{}
 		}
-		if !s.holds(&o.cond, p.version, p.value) {
+		if !s.holds(o.cond, p.version, p.value) {
 			return &ConflictError{Key: o.draft.key, Version: Version(p.version)}
 		}
 	}
@@ -267,7 +267,7 @@ func (s *Store) writeBytes(out, large []byte) error {
 func (s *Store) edit() *editor {
 	e := &s.editor
 	e.owner++
-	e.dir, e.root = s.arena.dir, s.cur.Load().root
+	e.dir, e.root, e.recent = s.arena.dir, s.cur.Load().root, nil
 	return e
 }
 
@@ -325,7 +325,7 @@ func (s *Store) link(e *editor, ops []op, seq uint64) {
 		}
 	}
 	if bulk != nil && (len(bulk.added) > 0 || bulk.removed) {
-		e.root = bulk.merge(e)
+		e.root, e.recent = bulk.merge(e), nil
 	}
 	clear(places)
 	if s.places = places; cap(places)*int(unsafe.Sizeof(placed{})) > maxPooled {
@@ -363,8 +363,29 @@ func (s *Store) linkOne(e *editor, d *draft, p placed, bulk *bulkEdit) {
 		}
 	}
 	if old.p != nil {
-		s.retire(old)
+		s.cache.freeze(old)
 	}
+	switch {
+	case existed && !d.deleted && old.hasLineLike(r):
+		// The usual change, with nothing else to count.
+		s.liveBytes += int64(r.valueLen() - old.valueLen())
+		s.arena.liveWords += len(p.words) - old.words()
+	default:
+		if existed {
+			s.retire(old)
+		}
+		if !d.deleted {
+			s.arena.liveWords += len(p.words)
+			s.count(r, 1)
+			s.noteExpiry(r, p.off)
+		}
+	}
+	s.linkInTree(e, d, p.off, old, bulk)
+}
+
+// linkInTree gives the tree the new version of a record.
+func (s *Store) linkInTree(e *editor, d *draft, off offset, old record, bulk *bulkEdit) {
+	existed := old.p != nil && !old.deleted()
 	switch {
 	case d.deleted && existed && bulk != nil:
 		bulk.removed = true
@@ -372,28 +393,20 @@ func (s *Store) linkOne(e *editor, d *draft, p placed, bulk *bulkEdit) {
 		e.remove(d.key)
 	case d.deleted:
 	case existed && (bulk == nil || old.version() != bulk.seq):
-		e.update(d.key, p.off)
+		e.update(d.key, off)
 	case bulk != nil:
 		// New, or saved before in the same transaction: the entry that the
 		// earlier record may have is frozen.
-		bulk.added = append(bulk.added, entry{head(d.key), p.off})
+		bulk.added = append(bulk.added, entry{head(d.key), off})
 	default:
-		e.insert(d.key, p.off)
-	}
-	if !d.deleted {
-		s.arena.liveWords += len(p.words)
-		s.count(r, 1)
-		s.noteExpiry(r, p.off)
+		e.insert(d.key, off)
 	}
 }
 
 // retire takes a replaced record out of all accounts.
 func (s *Store) retire(old record) {
-	s.cache.freeze(old)
-	if !old.deleted() {
-		s.arena.liveWords -= old.words()
-		s.count(old, -1)
-	}
+	s.arena.liveWords -= old.words()
+	s.count(old, -1)
 }
 
 // tally is what a transaction adds to the counters that others read.
@@ -463,6 +476,7 @@ func (s *Store) clean(e *editor, txs int) {
 		return
 	}
 	e.owner++
+	e.recent = nil
 	moved := false
 	for range cleanStep * txs {
 		c := a.dir.chunks[0]

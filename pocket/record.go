@@ -101,6 +101,12 @@ func (r record) frozen() bool { return r.cacheIndex() == frozen }
 
 func (r record) midHash() uint64 { return r.cacheWord().Load() >> 32 }
 
+// hasLineLike reports whether r's line differs from other's, which has the same
+// key, in nothing but the value.
+func (r record) hasLineLike(other record) bool {
+	return r.typeID() == other.typeID() && (r.flags()|other.flags())&flagHasExpiry == 0
+}
+
 // words returns the size of the whole record in the arena.
 func (r record) words() int {
 	return recordWords(r.keyLen(), r.valueLen(), r.flags()&flagHasExpiry != 0)
@@ -123,6 +129,7 @@ type draft struct {
 	hash    uint64
 	typeID  uint16
 	deleted bool
+	plain   bool // the value is a text known to satisfy isPlainText
 }
 
 func (d *draft) words() int { return recordWords(len(d.key), len(d.value), d.expiry != 0) }
@@ -137,7 +144,7 @@ func (d *draft) put(words []uint64, prev offset) {
 		flags |= flagHasExpiry
 		words[len(words)-1] = uint64(d.expiry)
 	}
-	if d.typeID == 0 && isPlainText(d.value) {
+	if d.plain || d.typeID == 0 && isPlainText(d.value) {
 		flags |= flagPlainText
 	}
 	words[0] = d.version

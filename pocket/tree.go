@@ -58,6 +58,7 @@ type editor struct {
 	root  node
 	owner uint64
 	epoch uint64
+	recent *leaf // that update changed last, and nothing has replaced since
 	spares
 }
 
@@ -130,25 +131,36 @@ func (in *inner) child(h uint64, key string) int {
 // update stores the offset of a new version of a key that is in the tree.
 func (e *editor) update(key string, off offset) {
 	h := head(key)
+	// Keys that are saved together often lie together.
+	if l := e.recent; l != nil && l.heads[0] < h && h < l.heads[l.n-1] {
+		e.updateLeaf(l, h, key, off)
+		return
+	}
 	n := e.root
 	for n != nil {
 		switch x := n.(type) {
 		case *inner:
 			n = x.kids[x.child(h, key)]
 		case *leaf:
-			i, ok := x.search(e.dir, h, key)
-			if !ok {
-				break
-			}
-			if x.epoch != e.epoch && x.owner != e.owner {
-				e.root = e.copyPath(e.root, h, key, i, off)
-				return
-			}
-			x.set(i, off)
+			e.updateLeaf(x, h, key, off)
 			return
 		}
 	}
 	panic("pocket: key in the table but not in the index") // broken invariant
+}
+
+func (e *editor) updateLeaf(l *leaf, h uint64, key string, off offset) {
+	i, ok := l.search(e.dir, h, key)
+	if !ok {
+		panic("pocket: key in the table but not in the index") // broken invariant
+	}
+	if l.epoch != e.epoch && l.owner != e.owner {
+		e.recent = nil
+		e.root = e.copyPath(e.root, h, key, i, off)
+		return
+	}
+	l.set(i, off)
+	e.recent = l
 }
 
 // copyPath copies the nodes from n down to key's leaf, in which position i
@@ -249,6 +261,7 @@ func (sp *spares) reclaim(snapshots uint64) {
 
 // insert adds a key that is not in the tree.
 func (e *editor) insert(key string, off offset) {
+	e.recent = nil
 	if e.root == nil {
 		l := e.newLeaf(1)
 		l.heads[0], l.offs[0] = head(key), uint64(off)
@@ -349,6 +362,7 @@ func (in *inner) insert(i int, kid node, sep string) {
 
 // remove takes a key out that is in the tree.
 func (e *editor) remove(key string) {
+	e.recent = nil
 	e.root = e.removeAt(e.root, head(key), key)
 	for {
 		in, ok := e.root.(*inner)
