@@ -447,8 +447,8 @@ func (b *bulkEdit) merge(e *editor) node {
 	all := make([]entry, 0, len(added))
 	span := All()
 	c := cursor{dir: e.dir, span: &span}
-	for l, i, n := c.first(e.root); l != nil; l, i, n = c.next() {
-		for end := i + n; i < end; i++ {
+	for l, i, end := c.first(e.root); l != nil; l, i, end = c.next() {
+		for ; i < end; i++ {
 			en := entry{l.heads[i], l.at(i)}
 			if isFrozen(en.off) {
 				continue

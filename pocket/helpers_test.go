@@ -99,8 +99,8 @@ func check(t testing.TB, s *Store) {
 	last, first := "", true
 	span := All()
 	c := cursor{dir: st.dir, span: &span}
-	for l, i, count := c.first(st.root); l != nil; l, i, count = c.next() {
-		for end := i + count; i < end; i++ {
+	for l, i, end := c.first(st.root); l != nil; l, i, end = c.next() {
+		for ; i < end; i++ {
 			off := l.at(i)
 			r, ok := st.dir.at(off)
 			if !ok || r.deleted() || r.version() > st.seq || l.heads[i] != head(r.key()) {

@@ -276,16 +276,17 @@ func scan[T any](from Reader, sp Span, reverse bool, yield func(string, T) bool)
 
 func (st *state) scanTexts(s *Store, sp Span, reverse bool, yield func(string, string) bool) {
 	c := cursor{dir: st.dir, span: &sp, reverse: reverse}
-	for l, i, left := c.first(st.root); l != nil; l, i, left = c.next() {
-		for by := c.by(); left > 0; i, left = i+by, left-1 {
-			r, ok := st.dir.at(l.at(i))
-			if ok && r.isTextFor(st.seq) {
+	by, seq, chunks := c.by(), st.seq, st.dir.chunkList()
+	for l, i, end := c.first(st.root); l != nil; l, i, end = c.next() {
+		for ; i != end; i += by {
+			if r, ok := chunks.at(l.at(i)); ok && r.isTextFor(seq) {
 				if !yield(r.key(), r.text()) {
 					return
 				}
 				continue
 			}
-			if r = st.unexpired(l.at(i)); r.p == nil {
+			r := st.unexpired(l.at(i))
+			if r.p == nil {
 				continue
 			}
 			if text, err := decode[string](s, r); err == nil && !yield(r.key(), text) {
@@ -297,10 +298,11 @@ func (st *state) scanTexts(s *Store, sp Span, reverse bool, yield func(string, s
 
 func (st *state) scanRecords(s *Store, sp Span, reverse bool, yield func(string, Record) bool) {
 	c := cursor{dir: st.dir, span: &sp, reverse: reverse}
-	for l, i, left := c.first(st.root); l != nil; l, i, left = c.next() {
-		for by := c.by(); left > 0; i, left = i+by, left-1 {
-			r, ok := st.dir.at(l.at(i))
-			if !ok || !r.isFor(st.seq) {
+	by, seq, chunks := c.by(), st.seq, st.dir.chunkList()
+	for l, i, end := c.first(st.root); l != nil; l, i, end = c.next() {
+		for ; i != end; i += by {
+			r, ok := chunks.at(l.at(i))
+			if !ok || !r.isFor(seq) {
 				if r = st.unexpired(l.at(i)); r.p == nil {
 					continue
 				}
@@ -315,10 +317,11 @@ func (st *state) scanRecords(s *Store, sp Span, reverse bool, yield func(string,
 func scanValues[T any](s *Store, st *state, sp Span, reverse bool, yield func(string, T) bool) {
 	pages := *s.cache.pages.Load()
 	c := cursor{dir: st.dir, span: &sp, reverse: reverse}
-	for l, i, left := c.first(st.root); l != nil; l, i, left = c.next() {
-		for by := c.by(); left > 0; i, left = i+by, left-1 {
-			r, ok := st.dir.at(l.at(i))
-			if !ok || !r.isFor(st.seq) {
+	by, seq, chunks := c.by(), st.seq, st.dir.chunkList()
+	for l, i, end := c.first(st.root); l != nil; l, i, end = c.next() {
+		for ; i != end; i += by {
+			r, ok := chunks.at(l.at(i))
+			if !ok || !r.isFor(seq) {
 				if r = st.unexpired(l.at(i)); r.p == nil {
 					continue
 				}
@@ -377,8 +380,8 @@ func Count(from Reader, sp Span) int {
 	n := 0
 	if s.stats.expiring.Load() == 0 {
 		c := cursor{dir: st.dir, span: &sp}
-		for l, _, left := c.first(st.root); l != nil; l, _, left = c.next() {
-			n += left
+		for l, i, end := c.first(st.root); l != nil; l, i, end = c.next() {
+			n += end - i
 		}
 		return n
 	}

@@ -189,13 +189,24 @@ func newDirectory(base uint64, chunks [][]uint64) *directory {
 }
 
 // at returns the record at off, or false when its chunk is not here.
-func (d *directory) at(off offset) (record, bool) {
-	i := uint64(off)>>chunkShift - d.base
-	if i >= uint64(len(d.firsts)) {
+func (d *directory) at(off offset) (record, bool) { return d.chunkList().at(off) }
+
+// chunkList is the part of a directory that at needs, for loops that should
+// not load it from there for each record.
+type chunkList struct {
+	base   uint64
+	firsts []unsafe.Pointer
+}
+
+func (d *directory) chunkList() chunkList { return chunkList{d.base, d.firsts} }
+
+func (c chunkList) at(off offset) (record, bool) {
+	i := uint64(off)>>chunkShift - c.base
+	if i >= uint64(len(c.firsts)) {
 		return record{}, false
 	}
 	// An offset whose chunk is known always lies within the chunk.
-	return record{(*[headerWords]uint64)(unsafe.Add(d.firsts[i], uint64(off)&(chunkWords-1)*wordBytes))}, true
+	return record{(*[headerWords]uint64)(unsafe.Add(c.firsts[i], uint64(off)&(chunkWords-1)*wordBytes))}, true
 }
 
 // arena is the writer's side. It is guarded by the store's write lock.

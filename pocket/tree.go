@@ -54,10 +54,10 @@ func (l *leaf) set(i int, off offset) { atomic.StoreUint64(&l.offs[i&(leafCap-1)
 
 // editor changes a tree within one transaction.
 type editor struct {
-	dir   *directory
-	root  node
-	owner uint64
-	epoch uint64
+	dir    *directory
+	root   node
+	owner  uint64
+	epoch  uint64
 	recent *leaf // that update changed last, and nothing has replaced since
 	spares
 }
@@ -513,22 +513,23 @@ func (c *cursor) by() int {
 	return 1
 }
 
-// first returns the first leaf, the first position in it that lies in the
-// span, and how many there are; nil when there is none.
-func (c *cursor) first(root node) (l *leaf, i, n int) {
+// first returns the first leaf with keys in the span, its first position there
+// and the one behind its last, in the cursor's direction; nil when there is
+// none.
+func (c *cursor) first(root node) (l *leaf, i, end int) {
 	if root == nil {
 		return nil, 0, 0
 	}
 	if l := c.down(root); l != nil {
-		if i, n := c.clip(l); n > 0 {
-			return l, i, n
+		if i, end, ok := c.clip(l); ok {
+			return l, i, end
 		}
 	}
 	return c.next()
 }
 
 // next returns the leaf after the one before.
-func (c *cursor) next() (l *leaf, i, n int) {
+func (c *cursor) next() (l *leaf, i, end int) {
 	for c.depth > 0 {
 		s := &c.path[c.depth-1]
 		if s.n == 0 {
@@ -539,8 +540,8 @@ func (c *cursor) next() (l *leaf, i, n int) {
 		s.n--
 		s.i += int32(c.by())
 		if l := c.down(kid); l != nil {
-			if i, n := c.clip(l); n > 0 {
-				return l, i, n
+			if i, end, ok := c.clip(l); ok {
+				return l, i, end
 			}
 		}
 	}
@@ -597,9 +598,9 @@ func (sp *Span) children(in *inner) (first, last int) {
 	}
 }
 
-// clip returns the first position of the leaf that lies in the span, and how
-// many there are.
-func (c *cursor) clip(l *leaf) (i, n int) {
+// clip returns the first position of the leaf that lies in the span and the
+// one behind the last, or false when there is none.
+func (c *cursor) clip(l *leaf) (i, end int, ok bool) {
 	from, to := 0, l.n
 	if sp := c.span; sp.fromByHead {
 		from = below(&l.heads, l.n, sp.fromHead)
@@ -615,7 +616,7 @@ func (c *cursor) clip(l *leaf) (i, n int) {
 		}
 	}
 	if c.reverse {
-		return to - 1, to - from
+		return to - 1, from - 1, from < to
 	}
-	return from, to - from
+	return from, to, from < to
 }
