@@ -11,9 +11,9 @@ import (
 
 // groupQueue gathers transactions that will share one flush.
 type groupQueue struct {
-	mu   sync.Mutex // guards open
+	mu   sync.Mutex // guards open and last
 	open *group     // nil or taking in transactions
-	last int        // size of the group before; guarded by the write lock
+	last int        // size of the group before
 }
 
 // group is led by the first that joins it: that one waits for the write lock,
@@ -22,6 +22,8 @@ type group struct {
 	txs   []*txn
 	bytes int
 	done  chan struct{}
+
+	followsMany bool // the group before had more than one
 }
 
 const maxGroupBytes = 16 << 20
@@ -45,13 +47,12 @@ func (s *Store) do(tx *txn) {
 		return
 	}
 	s.mu.Lock()
-	if s.group.last > 1 && s.opts.Durability == Synced {
+	if g.followsMany && s.opts.Durability == Synced {
 		// Those that the last flush has freed are about to come again; a
 		// flush for this one alone would make them all wait.
 		runtime.Gosched()
 	}
 	s.group.close(g)
-	s.group.last = len(g.txs)
 	s.commit(g.txs)
 	s.mu.Unlock()
 	close(g.done)
@@ -61,7 +62,8 @@ func (q *groupQueue) join(tx *txn) (g *group, leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.open == nil || q.open.bytes > maxGroupBytes {
-		q.open, leads = &group{done: make(chan struct{})}, true
+		// The group will be about as large as the one before.
+		q.open, leads = &group{done: make(chan struct{}), txs: make([]*txn, 0, q.last), followsMany: q.last > 1}, true
 	}
 	g = q.open
 	g.txs = append(g.txs, tx)
@@ -75,6 +77,7 @@ func (q *groupQueue) close(g *group) {
 	if q.open == g {
 		q.open = nil
 	}
+	q.last = len(g.txs)
 }
 
 // commit judges, writes, flushes (when Synced), applies and publishes
