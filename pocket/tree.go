@@ -23,12 +23,13 @@ const (
 	minFill  = leafCap / 8
 )
 
+// The fields of eight bytes come first: 32-bit systems align them so.
 type leaf struct {
-	n     int
 	epoch uint64 // snapshots taken before the leaf was made
 	owner uint64 // transaction that made it, and may change its shape
 	heads [leafCap]uint64
 	offs  [leafCap]uint64 // stored by atomic steps once readers know the leaf
+	n     int
 }
 
 type inner struct {
@@ -62,8 +63,7 @@ type editor struct {
 	spares
 }
 
-// below returns how many of the first n heads are less than h. The loop has no
-// branch to predict but its own.
+// below returns how many of the first n heads are less than h.
 func below(heads *[leafCap]uint64, n int, h uint64) int {
 	i := 0
 	for n > 0 {
