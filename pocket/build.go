@@ -63,19 +63,13 @@ func readAll(f file) ([]byte, error) {
 	return data, errors.Join(errs...)
 }
 
-// loaded is a record that a worker has put into the arena.
-type loaded struct {
-	hash uint64
-	head uint64
-	off  offset
-}
-
 // parsed is what a worker makes of a segment.
 type parsed struct {
 	seg     segment
-	recs    []loaded
-	plain   int64 // bytes of lines
-	lines   int   // record lines
+	recs    []entry  // in the order of the file
+	slots   slotRuns // the same records, for the table
+	plain   int64    // bytes of lines
+	lines   int      // record lines
 	maxVer  uint64
 	skips   []Skip
 	foreign [][]byte
@@ -129,6 +123,8 @@ func (b *builder) work() {
 		} else {
 			w.parse(p, p.seg.data)
 		}
+		p.slots = runsOf(w.slots)
+		w.slots = w.slots[:0]
 	}
 }
 
@@ -137,6 +133,10 @@ type segmentWorker struct {
 	b    *builder
 	next offset
 	room []uint64
+
+	slots    []slotEntry // of the segment, in the order of the file
+	typeName []byte      // of the last record
+	typeID   uint16
 }
 
 func (w *segmentWorker) alloc(n int) (offset, []uint64) {
@@ -163,7 +163,7 @@ func (w *segmentWorker) alloc(n int) (offset, []uint64) {
 
 // parse reads the lines of a segment.
 func (w *segmentWorker) parse(p *parsed, data []byte) {
-	p.recs = slices.Grow(p.recs, len(data)/96)
+	p.recs = slices.Grow(p.recs, len(data)/80)
 	version, number := p.seg.version, p.seg.line
 	var l parsedLine
 	for len(data) > 0 {
@@ -213,15 +213,19 @@ func (w *segmentWorker) add(p *parsed, l *parsedLine, version uint64) error {
 		d.version = l.version
 	}
 	if l.typeName != nil {
-		id, err := s.types.intern(l.typeName)
-		if err != nil {
-			return err
+		if !bytes.Equal(l.typeName, w.typeName) {
+			id, err := s.types.intern(l.typeName)
+			if err != nil {
+				return err
+			}
+			w.typeName, w.typeID = append(w.typeName[:0], l.typeName...), id // a line's bytes may not last
 		}
-		d.typeID = id
+		d.typeID = w.typeID
 	}
 	off, words := w.alloc(d.words())
 	d.put(words, 0)
-	p.recs = append(p.recs, loaded{d.hash, head(d.key), off})
+	p.recs = append(p.recs, entry{head(d.key), off})
+	w.slots = append(w.slots, slotEntry{d.hash>>tagShift<<tagShift | uint64(off), d.hash})
 	p.maxVer = max(p.maxVer, d.version)
 	p.lines++
 	return nil
@@ -280,123 +284,6 @@ func (b *builder) collect(sc *scanner) error {
 		s.lastRewrite = *sc.header.LastRewrite
 	}
 	return nil
-}
-
-// index makes table and tree. The last line of a key wins.
-func (b *builder) index() {
-	s := b.s
-	a := newArena()
-	a.dir = newDirectory(b.base, b.chunks)
-	n := 0
-	for _, p := range b.segs {
-		n += len(p.recs)
-	}
-	for _, c := range b.chunks {
-		a.total += len(c)
-	}
-	s.arena, s.cleanAt = a, 0
-	t := newTable(n)
-	b.fillTable(t)
-	s.table.Store(t)
-	entries := b.liveEntries(n)
-	s.publish(buildTree(a.dir, b.sorted(entries)), s.seq)
-	s.report.Records = len(entries)
-}
-
-// fillTable enters all records, in file order for each key. The workers share
-// the keys among them by hash, so that none has to wait for another.
-func (b *builder) fillTable(t *table) {
-	s := b.s
-	workers := uint64(runtime.GOMAXPROCS(0))
-	var used atomic.Int64
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			n := 0
-			for _, p := range b.segs {
-				for _, x := range p.recs {
-					if (x.hash>>32)%workers == w {
-						n += t.load(s.arena.dir, x)
-					}
-				}
-			}
-			used.Add(int64(n))
-		})
-	}
-	wg.Wait()
-	t.used = int(used.Load())
-}
-
-// load enters a record while others enter records of other keys. It marks the
-// records that do not count any more as frozen, and returns how many slots it
-// has taken.
-func (t *table) load(dir *directory, x loaded) int {
-	tag := x.hash >> tagShift
-	w := tag<<tagShift | uint64(x.off)
-	r, _ := dir.at(x.off)
-	for i := x.hash & t.mask; ; {
-		have := t.slots[i].Load()
-		if have == slotEmpty {
-			if !t.slots[i].CompareAndSwap(slotEmpty, w) {
-				continue // look again at what came in between
-			}
-			return 1
-		}
-		if have>>tagShift == tag && have != slotGone {
-			if old, _ := dir.at(offset(have & offsetMask)); old.key() == r.key() {
-				old.setCacheIndex(0, frozen) // nobody reads yet
-				t.slots[i].Store(w)
-				return 0
-			}
-		}
-		i = (i + 1) & t.mask
-	}
-}
-
-// liveEntries returns the records in force, in file order, and does their
-// accounts.
-func (b *builder) liveEntries(n int) []entry {
-	s := b.s
-	entries := make([]entry, 0, n)
-	for _, p := range b.segs {
-		for _, x := range p.recs {
-			r, _ := s.arena.dir.at(x.off)
-			if r.frozen() || r.deleted() {
-				continue
-			}
-			entries = append(entries, entry{x.head, x.off})
-			s.arena.liveWords += r.words()
-			s.count(r, 1)
-			if r.flags()&flagHasExpiry != 0 {
-				s.noteExpiry(r, x.off)
-			}
-		}
-		p.recs = nil
-	}
-	return entries
-}
-
-// sorted sorts entries by key: in halves at the same time, then merged.
-func (b *builder) sorted(entries []entry) []entry {
-	compare := compareEntries(b.s.arena.dir)
-	if slices.IsSortedFunc(entries, compare) {
-		return entries // as a rewrite has left them
-	}
-	half := len(entries) / 2
-	left, right := entries[:half], entries[half:]
-	var wg sync.WaitGroup
-	wg.Go(func() { slices.SortFunc(left, compare) })
-	slices.SortFunc(right, compare)
-	wg.Wait()
-	out := make([]entry, 0, len(entries))
-	for len(left) > 0 && len(right) > 0 {
-		if compare(left[0], right[0]) <= 0 {
-			out, left = append(out, left[0]), left[1:]
-		} else {
-			out, right = append(out, right[0]), right[1:]
-		}
-	}
-	return append(append(out, left...), right...)
 }
 
 // saveCut keeps what is cut off beside the file, if more follows the broken

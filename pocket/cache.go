@@ -43,10 +43,11 @@ func newCache(limit int) *cache {
 	return c
 }
 
-// cellAt returns the cell with index i if it is r's.
-func (c *cache) cellAt(pages []*cachePage, i uint32, r record) *cell {
-	if int(i/cachePageLen) >= len(pages) {
-		return nil
+// cellAt returns the cell of r, or nil.
+func cellAt(pages []*cachePage, r record) *cell {
+	i := r.cacheIndex()
+	if uint64(i)/cachePageLen >= uint64(len(pages)) {
+		return nil // frozen is beyond all pages
 	}
 	x := pages[i/cachePageLen][i%cachePageLen].Load()
 	if x == nil || x.owner != uintptr(unsafe.Pointer(r.p)) {

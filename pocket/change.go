@@ -3,7 +3,9 @@ package pocket
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"time"
+	"unsafe"
 )
 
 // A Change is one part of a transaction: save, delete or only check a record.
@@ -61,7 +63,7 @@ func Equals(v any) Condition {
 // op is a Change made ready.
 type op struct {
 	draft draft
-	cond  Condition
+	cond  *Condition // nil for none
 	check bool
 }
 
@@ -75,33 +77,51 @@ type txn struct {
 
 	conditional bool
 	expired     bool // made by the expiry
-	one         [1]op
 }
 
-// prepare encodes changes outside the write lock.
+// maxPooled is how large the parts of a transaction may be that are kept for
+// the next one.
+const maxPooled = 8 << 20
+
+// prepare encodes changes outside the write lock. The transaction is given
+// back with release.
 func (s *Store) prepare(changes []Change) (*txn, error) {
-	tx := &txn{}
-	if tx.ops = tx.one[:0]; len(changes) > 1 {
-		tx.ops = make([]op, 0, len(changes))
-		tx.body = make([]byte, 0, min(len(changes)*96, 64<<20)) // most lines are shorter
+	tx := s.txns.Get().(*txn)
+	tx.ops = slices.Grow(tx.ops, len(changes))
+	if len(changes) > 1 {
+		tx.body = slices.Grow(tx.body, min(len(changes)*96, 64<<20)) // most lines are shorter
 	}
 	for i := range changes {
-		if err := s.addChange(tx, &changes[i]); err != nil {
+		tx.ops = tx.ops[:i+1]
+		if err := s.addChange(tx, &tx.ops[i], &changes[i]); err != nil {
+			s.release(tx)
 			return nil, err
 		}
 	}
 	return tx, nil
 }
 
-func (s *Store) addChange(tx *txn, c *Change) error {
+// release ends the use of a transaction that prepare has made.
+func (s *Store) release(tx *txn) {
+	if cap(tx.body) > maxPooled || cap(tx.ops)*int(unsafe.Sizeof(op{})) > maxPooled {
+		return
+	}
+	clear(tx.ops)
+	*tx = txn{ops: tx.ops[:0], body: tx.body[:0]}
+	s.txns.Put(tx)
+}
+
+// addChange makes o, which is zero, of c.
+func (s *Store) addChange(tx *txn, o *op, c *Change) error {
 	if err := validKey(c.Key); err != nil {
 		return invalid("key %.40q: %v", c.Key, err)
 	}
-	o := op{check: c.Check, cond: c.If}
+	o.check = c.Check
 	o.draft.key = c.Key
 	o.draft.hash = s.hasher.hash(c.Key)
 	if c.If.kind != condNone {
-		tx.conditional = true
+		cond := c.If
+		o.cond, tx.conditional = &cond, true
 	}
 	if c.If.kind == condValue {
 		enc, err := s.types.encode(&s.pool, c.If.value)
@@ -111,30 +131,62 @@ func (s *Store) addChange(tx *txn, c *Change) error {
 		o.cond.enc = enc
 	}
 	if c.Check {
-		tx.ops = append(tx.ops, o)
 		return nil
 	}
-	if isNil(c.Value) {
-		o.draft.deleted = true
-	} else {
-		enc, err := s.types.encode(&s.pool, c.Value)
-		if err != nil {
-			return withKey(err, c.Key)
+	if !c.Expires.IsZero() && !isNil(c.Value) {
+		if c.Expires.Year() > 9999 {
+			return invalid("key %q: expiry %v", c.Key, c.Expires)
 		}
-		o.draft.value, o.draft.typeID = enc.json, enc.typeID
-		if !c.Expires.IsZero() {
-			o.draft.expiry = max(c.Expires.UnixMilli(), 1)
-			if c.Expires.Year() > 9999 {
-				return invalid("key %q: expiry %v", c.Key, c.Expires)
-			}
-		}
+		o.draft.expiry = max(c.Expires.UnixMilli(), 1)
 	}
-	if tx.body == nil {
-		tx.body = make([]byte, 0, len(c.Key)+len(o.draft.value)+64)
+	if err := s.addLine(tx, &o.draft, c.Value); err != nil {
+		return withKey(err, c.Key)
 	}
-	tx.body = appendRecord(tx.body, o.draft.key, s.types.name(o.draft.typeID), o.draft.value, 0, o.draft.expiry)
 	tx.n++
-	tx.ops = append(tx.ops, o)
+	return nil
+}
+
+// addLine appends a record's line to the transaction's body. The draft's value
+// shares its bytes: also when the body grows, and moves, the old ones stay.
+func (s *Store) addLine(tx *txn, d *draft, value any) error {
+	b := tx.body
+	at := 0
+	switch v := value.(type) {
+	case string:
+		if err := validText(v); err != nil {
+			return err
+		}
+		b = appendRecordHead(b, d.key, "", 0, d.expiry)
+		at = len(b)
+		b = appendQuoted(b, v)
+		d.plain = len(b)-at == len(v)+2
+	default:
+		if isNil(value) {
+			d.deleted = true
+			tx.body = appendRecord(b, d.key, "", "", 0, 0)
+			return nil
+		}
+		if t := s.types.lookup(reflect.TypeOf(value)); t != nil {
+			d.typeID = t.id
+			b = appendRecordHead(b, d.key, s.types.name(t.id), 0, d.expiry)
+			at = len(b)
+			var err error
+			if b, err = t.append(b, &s.pool, value); err != nil {
+				return err
+			}
+			break
+		}
+		enc, err := s.types.encode(&s.pool, value)
+		if err != nil {
+			return err
+		}
+		d.typeID = enc.typeID
+		b = appendRecordHead(b, d.key, s.types.name(enc.typeID), 0, d.expiry)
+		at = len(b)
+		b = append(b, enc.json...)
+	}
+	d.value = viewString(b[at:])
+	tx.body = append(b, recordEnd...)
 	return nil
 }
 
@@ -146,8 +198,7 @@ func isNil(v any) bool {
 	case string, int, bool:
 		return false
 	}
-	x := reflect.ValueOf(v)
-	return x.Kind() == reflect.Pointer && x.IsNil()
+	return reflect.TypeOf(v).Kind() == reflect.Pointer && reflect.ValueOf(v).IsNil()
 }
 
 func withKey(err error, key string) error {
@@ -200,7 +251,9 @@ func (s *Store) SaveAll(changes ...Change) (Version, error) {
 		return 0, err
 	}
 	s.do(tx)
-	return Version(tx.seq), tx.err
+	v, err := Version(tx.seq), tx.err
+	s.release(tx)
+	return v, err
 }
 
 // Update stores value under key if cond holds, and returns its version. It

@@ -4,16 +4,16 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+	"unsafe"
 )
 
 // groupQueue gathers transactions that will share one flush.
 type groupQueue struct {
-	mu   sync.Mutex // guards open
+	mu   sync.Mutex // guards open and last
 	open *group     // nil or taking in transactions
-	last int        // size of the group before; guarded by the write lock
+	last int        // size of the group before
 }
 
 // group is led by the first that joins it: that one waits for the write lock,
@@ -22,6 +22,8 @@ type group struct {
 	txs   []*txn
 	bytes int
 	done  chan struct{}
+
+	followsMany bool // the group before had more than one
 }
 
 const maxGroupBytes = 16 << 20
@@ -45,13 +47,12 @@ func (s *Store) do(tx *txn) {
 		return
 	}
 	s.mu.Lock()
-	if s.group.last > 1 && s.opts.Durability == Synced {
+	if g.followsMany && s.opts.Durability == Synced {
 		// Those that the last flush has freed are about to come again; a
 		// flush for this one alone would make them all wait.
 		runtime.Gosched()
 	}
 	s.group.close(g)
-	s.group.last = len(g.txs)
 	s.commit(g.txs)
 	s.mu.Unlock()
 	close(g.done)
@@ -61,7 +62,8 @@ func (q *groupQueue) join(tx *txn) (g *group, leads bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.open == nil || q.open.bytes > maxGroupBytes {
-		q.open, leads = &group{done: make(chan struct{})}, true
+		// The group will be about as large as the one before.
+		q.open, leads = &group{done: make(chan struct{}), txs: make([]*txn, 0, q.last), followsMany: q.last > 1}, true
 	}
 	g = q.open
 	g.txs = append(g.txs, tx)
@@ -75,6 +77,7 @@ func (q *groupQueue) close(g *group) {
 	if q.open == g {
 		q.open = nil
 	}
+	q.last = len(g.txs)
 }
 
 // commit judges, writes, flushes (when Synced), applies and publishes
@@ -176,7 +179,7 @@ func (s *Store) judge(txs []*txn) {
 func (s *Store) judgeOne(tx *txn, overlay map[string]pending, now int64) error {
 	for i := range tx.ops {
 		o := &tx.ops[i]
-		if o.cond.kind == condNone {
+		if o.cond == nil {
 			continue
 		}
 		p, ok := overlay[o.draft.key]
@@ -190,7 +193,7 @@ func (s *Store) judgeOne(tx *txn, overlay map[string]pending, now int64) error {
 		if p.expiry != 0 && p.expiry <= now && !tx.expired {
 			p = pending{}
 		}
-		if !s.holds(&o.cond, p.version, p.value) {
+		if !s.holds(o.cond, p.version, p.value) {
 			return &ConflictError{Key: o.draft.key, Version: Version(p.version)}
 		}
 	}
@@ -265,14 +268,18 @@ func (s *Store) writeBytes(out, large []byte) error {
 
 // edit begins a change of the tree. Needs mu, as do all below.
 func (s *Store) edit() *editor {
-	s.owner++
-	return &editor{dir: s.arena.dir, root: s.cur.Load().root, owner: s.owner}
+	e := &s.editor
+	e.owner++
+	e.dir, e.root, e.recent = s.arena.dir, s.cur.Load().root, nil
+	return e
 }
 
 // publish shows readers a new state.
 func (s *Store) publish(root node, seq uint64) {
 	s.arena.fresh = false
+	s.settle()
 	s.cur.Store(&state{seq: seq, root: root, dir: s.arena.dir, live: int(s.stats.live.Load())})
+	s.editor.reclaim(s.snapshots.Load())
 }
 
 // ready must come between allocating records and storing their offsets where
@@ -299,8 +306,7 @@ type placed struct {
 // link applies the operations of a transaction to table and tree. Readers do
 // not see them before publish.
 func (s *Store) link(e *editor, ops []op, seq uint64) {
-	var few [4]placed
-	places := few[:0]
+	places := slices.Grow(s.places[:0], len(ops))
 	for i := range ops {
 		var p placed
 		if !ops[i].check {
@@ -312,22 +318,33 @@ func (s *Store) link(e *editor, ops []op, seq uint64) {
 		places = append(places, p)
 	}
 	s.ready(e)
-	var bulk *[]entry
+	var bulk *bulkEdit
 	if len(ops) >= 256 && len(ops)*4 >= s.cur.Load().live {
-		bulk = new([]entry)
+		bulk = &bulkEdit{seq: seq}
 	}
 	for i := range ops {
 		if !ops[i].check {
 			s.linkOne(e, &ops[i].draft, places[i], bulk)
 		}
 	}
-	if bulk != nil {
-		e.root = mergeTree(e, *bulk)
+	if bulk != nil && (len(bulk.added) > 0 || bulk.removed) {
+		e.root, e.recent = bulk.merge(e), nil
+	}
+	clear(places)
+	if s.places = places; cap(places)*int(unsafe.Sizeof(placed{})) > maxPooled {
+		s.places = nil
 	}
 }
 
-// linkOne links one record. In bulk the tree is left to mergeTree.
-func (s *Store) linkOne(e *editor, d *draft, p placed, bulk *[]entry) {
+// bulkEdit is what a large transaction does to the tree's shape.
+type bulkEdit struct {
+	seq     uint64
+	added   []entry
+	removed bool
+}
+
+// linkOne links one record. In bulk, keys that come or go are left to merge.
+func (s *Store) linkOne(e *editor, d *draft, p placed, bulk *bulkEdit) {
 	t := s.table.Load()
 	slot, oldOff, old := t.find(s.arena.dir, d.hash, d.key)
 	existed := old.p != nil && !old.deleted()
@@ -349,57 +366,93 @@ func (s *Store) linkOne(e *editor, d *draft, p placed, bulk *[]entry) {
 		}
 	}
 	if old.p != nil {
-		s.retire(old)
+		s.cache.freeze(old)
 	}
 	switch {
-	case d.deleted && existed && bulk == nil:
-		e.remove(d.key)
-	case !d.deleted && bulk != nil:
-		*bulk = append(*bulk, entry{head(d.key), p.off})
-	case !d.deleted && existed:
-		e.update(d.key, p.off)
-	case !d.deleted:
-		e.insert(d.key, p.off)
+	case existed && !d.deleted && old.hasLineLike(r):
+		// The usual change, with nothing else to count.
+		s.liveBytes += int64(r.valueLen() - old.valueLen())
+		s.arena.liveWords += len(p.words) - old.words()
+	default:
+		if existed {
+			s.retire(old)
+		}
+		if !d.deleted {
+			s.arena.liveWords += len(p.words)
+			s.count(r, 1)
+			s.noteExpiry(r, p.off)
+		}
 	}
-	if !d.deleted {
-		s.arena.liveWords += len(p.words)
-		s.count(r, 1)
-		s.noteExpiry(r, p.off)
+	s.linkInTree(e, d, p.off, old, bulk)
+}
+
+// linkInTree gives the tree the new version of a record.
+func (s *Store) linkInTree(e *editor, d *draft, off offset, old record, bulk *bulkEdit) {
+	existed := old.p != nil && !old.deleted()
+	switch {
+	case d.deleted && existed && bulk != nil:
+		bulk.removed = true
+	case d.deleted && existed:
+		e.remove(d.key)
+	case d.deleted:
+	case existed && (bulk == nil || old.version() != bulk.seq):
+		e.update(d.key, off)
+	case bulk != nil:
+		// New, or saved before in the same transaction: the entry that the
+		// earlier record may have is frozen.
+		bulk.added = append(bulk.added, entry{head(d.key), off})
+	default:
+		e.insert(d.key, off)
 	}
 }
 
 // retire takes a replaced record out of all accounts.
 func (s *Store) retire(old record) {
-	s.cache.freeze(old)
-	if !old.deleted() {
-		s.arena.liveWords -= old.words()
-		s.count(old, -1)
-	}
+	s.arena.liveWords -= old.words()
+	s.count(old, -1)
 }
+
+// tally is what a transaction adds to the counters that others read.
+type tally struct{ live, expiring int }
 
 func (s *Store) count(r record, n int) {
-	s.stats.live.Add(int64(n))
-	s.liveBytes += int64(n) * int64(recordLineLen(r.key(), s.types.name(r.typeID()), r.value(), r.expiry()))
+	s.tally.live += n
+	s.liveBytes += int64(n) * int64(s.lineLen(r))
 	if r.flags()&flagHasExpiry != 0 {
-		s.stats.expiring.Add(int64(n))
+		s.tally.expiring += n
 	}
 }
 
-// mergeTree returns the editor's tree with all that a large transaction has
-// added, replaced and deleted. Replaced records are frozen by now.
-func mergeTree(e *editor, added []entry) node {
+// lineLen returns the length of a record's line in a rewritten file.
+func (s *Store) lineLen(r record) int {
+	return recordLineLen(r.key(), s.types.name(r.typeID()), r.value(), r.expiry())
+}
+
+func (s *Store) settle() {
+	s.stats.live.Add(int64(s.tally.live))
+	s.stats.expiring.Add(int64(s.tally.expiring))
+	s.tally = tally{}
+}
+
+// merge returns the editor's tree with all that was added and without what was
+// removed. Removed records are frozen by now.
+func (b *bulkEdit) merge(e *editor) node {
 	isFrozen := func(off offset) bool {
 		r, _ := e.dir.at(off)
 		return r.frozen()
 	}
-	added = slices.DeleteFunc(added, func(en entry) bool { return isFrozen(en.off) })
+	added := slices.DeleteFunc(b.added, func(en entry) bool { return isFrozen(en.off) })
+	sortEntries(e.dir, added)
+	if e.root == nil {
+		return buildTree(e.dir, added)
+	}
 	compare := compareEntries(e.dir)
-	slices.SortFunc(added, compare)
 	all := make([]entry, 0, len(added))
-	c := cursor{dir: e.dir, span: All()}
-	for l, i, to := c.first(e.root); l != nil; l, i, to = c.next() {
-		for ; i < to; i++ {
-			en := entry{l.heads[i], offset(l.offs[i].Load())}
+	span := All()
+	c := cursor{dir: e.dir, span: &span}
+	for l, i, end := c.first(e.root); l != nil; l, i, end = c.next() {
+		for ; i < end; i++ {
+			en := entry{l.heads[i], l.at(i)}
 			if isFrozen(en.off) {
 				continue
 			}
@@ -410,21 +463,6 @@ func mergeTree(e *editor, added []entry) node {
 		}
 	}
 	return buildTree(e.dir, append(all, added...))
-}
-
-// compareEntries orders entries by key.
-func compareEntries(dir *directory) func(a, b entry) int {
-	return func(a, b entry) int {
-		switch {
-		case a.head < b.head:
-			return -1
-		case a.head > b.head:
-			return 1
-		}
-		x, _ := dir.at(a.off)
-		y, _ := dir.at(b.off)
-		return strings.Compare(x.key(), y.key())
-	}
 }
 
 // Cleaning: chunks are given up in the order in which they were filled. When
@@ -440,8 +478,8 @@ func (s *Store) clean(e *editor, txs int) {
 	if a.total <= 2*a.liveWords+cleanSlack {
 		return
 	}
-	s.owner++
-	e.owner = s.owner
+	e.owner++
+	e.recent = nil
 	moved := false
 	for range cleanStep * txs {
 		c := a.dir.chunks[0]

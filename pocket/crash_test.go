@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -85,11 +86,18 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
+// newSeededFS returns a disk: for half of the seeds a file system that renames no open file, as Windows does.
+func newSeededFS(seed uint64) *crashFS {
+	disk := newCrashFS()
+	disk.locksOpen = seed%2 == 1
+	return disk
+}
+
 func powerLoss(t *testing.T, d Durability, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, uint64(d)))
 	what := fmt.Sprintf("%v, seed %d", d, seed)
-	disk := newCrashFS()
+	disk := newSeededFS(seed)
 	o := &Options{Durability: d, RewriteRatio: -1, SyncEvery: time.Hour, Compress: seed%5 == 0, fs: disk}
 	run := newCrashRun()
 	for life := range 3 {
@@ -143,23 +151,25 @@ func abandonStore(s *Store) {
 // hangs, nothing acknowledged is lost, and the file opens again.
 func TestFailingDisk(t *testing.T) {
 	for _, d := range []Durability{Synced, Cached} {
-		for fail := 1; ; fail++ {
-			if !failingDisk(t, d, fail) {
-				if fail < 10 {
-					t.Fatalf("only %d operations", fail)
+		for _, locksOpen := range []bool{false, true} {
+			for fail := 1; ; fail++ {
+				if !failingDisk(t, d, fail, locksOpen) {
+					if fail < 10 {
+						t.Fatalf("only %d operations", fail)
+					}
+					break
 				}
-				break
 			}
 		}
 	}
 }
 
 // failingDisk reports whether the failure was met.
-func failingDisk(t *testing.T, d Durability, fail int) bool {
+func failingDisk(t *testing.T, d Durability, fail int, locksOpen bool) bool {
 	t.Helper()
 	disk := newCrashFS()
-	disk.fail = fail
-	what := fmt.Sprintf("%v, operation %d fails", d, fail)
+	disk.fail, disk.locksOpen = fail, locksOpen
+	what := fmt.Sprintf("%v, operation %d fails, renames open files: %v", d, fail, !locksOpen)
 	o := &Options{Durability: d, RewriteRatio: -1, fs: disk}
 	run := newCrashRun()
 	s, err := Open("/x/fail.pocket", o)
@@ -382,5 +392,65 @@ func TestTornAtEveryByte(t *testing.T) {
 				yield(e.Name())
 			}
 		}))
+	}
+}
+
+// On a system that renames no open file, a rewrite that somebody else's handle
+// keeps from replacing the file leaves the store as it was, and one that
+// nothing hinders goes through beside writers.
+func TestRewriteOfLockedFile(t *testing.T) {
+	for _, d := range []Durability{Synced, Cached} {
+		disk := newCrashFS()
+		disk.locksOpen = true
+		o := &Options{Durability: d, RewriteRatio: -1, fs: disk}
+		const path = "/x/locked.pocket"
+		s := mustOpen(t, path, o)
+		for i := range 100 {
+			mustSave(t, s, fmt.Sprint(i%10), i)
+		}
+		other, err := disk.open(path, os.O_RDONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Rewrite(context.Background()); !errors.Is(err, errInUse) {
+			t.Fatalf("%v: rewrite beside another handle: got error %v, want %v", d, err, errInUse)
+		}
+		if _, err := disk.stat(rewritePath(path)); err == nil {
+			t.Errorf("%v: the unfinished file stays", d)
+		}
+		mustSave(t, s, "after", 1)
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		saved := 0
+		wg.Go(func() {
+			for ; ; saved++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := s.Save("writer", saved); err != nil {
+					t.Errorf("%v: save: %v", d, err)
+					return
+				}
+			}
+		})
+		for range 3 {
+			if err := s.Rewrite(context.Background()); err != nil {
+				t.Fatalf("%v: rewrite: %v", d, err)
+			}
+		}
+		close(stop)
+		wg.Wait()
+		mustSave(t, s, "last", saved)
+		check(t, s)
+		want := dump(s)
+		mustClose(t, s)
+		s = mustOpen(t, path, o)
+		wantSame(t, d.String(), dump(s), want)
+		mustGet(t, s, "last", saved)
 	}
 }

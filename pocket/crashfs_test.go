@@ -17,7 +17,11 @@ type crashFS struct {
 	durable map[string]*crashInode // as flushed folders have them
 	// fail makes the operation with this number, counted from 1, an error.
 	ops, fail int
+	// locksOpen makes it refuse to rename an open file, or to replace one.
+	locksOpen bool
 }
+
+var errInUse = errors.New("file is in use")
 
 var errInjected = errors.New("injected failure")
 
@@ -25,6 +29,7 @@ type crashInode struct {
 	data   []byte
 	synced []byte // content at the last flush
 	writes []crashWrite
+	open   int // handles
 }
 
 // crashWrite is a change since the last flush.
@@ -64,6 +69,7 @@ func (c *crashFS) open(path string, flag int, _ os.FileMode) (file, error) {
 	if flag&os.O_TRUNC != 0 {
 		in.truncate(0)
 	}
+	in.open++
 	return &crashFile{c: c, in: in}, nil
 }
 
@@ -96,10 +102,17 @@ func (c *crashFS) rename(from, to string) error {
 	if err := c.step(); err != nil {
 		return err
 	}
+	for _, name := range []string{from, to} {
+		if in := c.names[name]; in != nil && in.open > 0 && c.locksOpen {
+			return errInUse
+		}
+	}
 	c.names[to] = c.names[from]
 	delete(c.names, from)
 	return nil
 }
+
+func (c *crashFS) replacesOpen() bool { return !c.locksOpen }
 
 func (c *crashFS) remove(path string) error {
 	c.mu.Lock()
@@ -134,6 +147,7 @@ func (c *crashFS) crash(r *rand.Rand) *crashFS {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := newCrashFS()
+	out.locksOpen = c.locksOpen
 	names := c.durable
 	if r.IntN(2) == 0 {
 		names = c.names
@@ -151,6 +165,7 @@ func (c *crashFS) kill() *crashFS {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := newCrashFS()
+	out.locksOpen = c.locksOpen
 	for n, in := range c.names {
 		cp := &crashInode{data: append([]byte(nil), in.data...)}
 		cp.synced = append([]byte(nil), in.data...)
@@ -201,8 +216,9 @@ func (in *crashInode) truncate(size int64) {
 }
 
 type crashFile struct {
-	c  *crashFS
-	in *crashInode
+	c      *crashFS
+	in     *crashInode
+	closed bool
 }
 
 func (f *crashFile) ReadAt(b []byte, at int64) (int, error) {
@@ -221,6 +237,9 @@ func (f *crashFile) ReadAt(b []byte, at int64) (int, error) {
 func (f *crashFile) WriteAt(b []byte, at int64) (int, error) {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
+	if f.closed {
+		return 0, os.ErrClosed
+	}
 	if err := f.c.step(); err != nil {
 		f.in.write(b[:len(b)/2], at) // a failing write leaves something behind
 		return len(b) / 2, err
@@ -256,4 +275,13 @@ func (f *crashFile) Size() (int64, error) {
 	return int64(len(f.in.data)), nil
 }
 
-func (f *crashFile) Close() error { return nil }
+func (f *crashFile) Close() error {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	if f.closed {
+		return os.ErrClosed
+	}
+	f.closed = true
+	f.in.open--
+	return nil
+}

@@ -44,7 +44,7 @@ func (s *Store) noteExpiry(r record, off offset) {
 		return
 	}
 	s.expiries.push(expiryEntry{at, off})
-	if len(s.expiries) > 2*int(s.stats.expiring.Load())+1024 {
+	if len(s.expiries) > 2*(int(s.stats.expiring.Load())+s.tally.expiring)+1024 {
 		s.pruneExpiries()
 	}
 	if s.expiries[0].off == off {
@@ -135,9 +135,11 @@ func (s *Store) expire(changes []Change) error {
 		}
 		tx.expired = true
 		s.do(tx)
-		conflict, ok := errors.AsType[*ConflictError](tx.err)
+		err = tx.err
+		s.release(tx)
+		conflict, ok := errors.AsType[*ConflictError](err)
 		if !ok {
-			return tx.err
+			return err
 		}
 		// This one was saved again in the meantime.
 		kept := changes[:0]

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 )
 
 // fileSystem is what a store does to a disk. The crash tests put one in its
@@ -14,6 +15,8 @@ type fileSystem interface {
 	// sameFile compares what an open file and a path lead to.
 	sameFile(f file, path string) (bool, error)
 	rename(from, to string) error
+	// replacesOpen reports whether rename works with files that are open.
+	replacesOpen() bool
 	remove(path string) error
 	syncDir(dir string) error
 }
@@ -63,6 +66,8 @@ func (osFileSystem) sameFile(f file, path string) (bool, error) {
 	}
 	return os.SameFile(a, b), nil
 }
+
+func (osFileSystem) replacesOpen() bool { return runtime.GOOS != "windows" }
 
 func (osFileSystem) rename(from, to string) error { return os.Rename(from, to) }
 func (osFileSystem) remove(path string) error     { return os.Remove(path) }

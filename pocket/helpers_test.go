@@ -97,10 +97,11 @@ func check(t testing.TB, s *Store) {
 	st := s.cur.Load()
 	n, words, bytes := 0, 0, int64(0)
 	last, first := "", true
-	c := cursor{dir: st.dir, span: All()}
-	for l, i, to := c.first(st.root); l != nil; l, i, to = c.next() {
-		for ; i < to; i++ {
-			off := offset(l.offs[i].Load())
+	span := All()
+	c := cursor{dir: st.dir, span: &span}
+	for l, i, end := c.first(st.root); l != nil; l, i, end = c.next() {
+		for ; i < end; i++ {
+			off := l.at(i)
 			r, ok := st.dir.at(off)
 			if !ok || r.deleted() || r.version() > st.seq || l.heads[i] != head(r.key()) {
 				t.Fatalf("index entry %d of key %q is wrong", i, r.key())

@@ -163,6 +163,8 @@ type parsedLine struct {
 	value    []byte // JSON; nil for a deletion
 	version  uint64 // 0 when the line does not say
 	expiry   int64
+
+	lastType []byte // parseTrusted's: the member $type with its comma
 }
 
 // Reasons for which a line is skipped.
@@ -191,16 +193,20 @@ func parseTrusted(line []byte, p *parsedLine) bool {
 	if q < 0 || q > MaxKeyBytes || bytes.IndexByte(b[:q], '\\') >= 0 {
 		return false
 	}
+	last := p.lastType
 	*p = parsedLine{key: viewString(b[:q])}
 	b = b[q+1:]
 	const typePrefix = `,"$type":"`
-	if len(b) > len(typePrefix) && string(b[:len(typePrefix)]) == typePrefix {
-		b = b[len(typePrefix):]
-		q = bytes.IndexByte(b, '"')
-		if q <= 0 || bytes.IndexByte(b[:q], '\\') >= 0 {
+	if len(last) > 0 && len(b) > len(last) && string(b[:len(last)]) == string(last) {
+		// Most lines have the type of the one before.
+		p.typeName, p.lastType, b = last[len(typePrefix):len(last)-1], last, b[len(last):]
+	} else if len(b) > len(typePrefix) && string(b[:len(typePrefix)]) == typePrefix {
+		q = bytes.IndexByte(b[len(typePrefix):], '"')
+		if q <= 0 || bytes.IndexByte(b[len(typePrefix):len(typePrefix)+q], '\\') >= 0 {
 			return false
 		}
-		p.typeName, b = b[:q], b[q+1:]
+		q += len(typePrefix)
+		p.typeName, p.lastType, b = b[len(typePrefix):q], b[:q+1], b[q+1:]
 	}
 	if v, rest, ok := takeMember(b, `,"ver":`); ok {
 		p.version, b = v, rest
@@ -330,6 +336,19 @@ func (p *parsedLine) check(hasKey, hasValue bool) error {
 // appendRecord appends a record line. version is left out when it is 0, value
 // is JSON, "" deletes.
 func appendRecord(b []byte, key, typeName, value string, version uint64, expiry int64) []byte {
+	b = appendRecordHead(b, key, typeName, version, expiry)
+	if value == "" {
+		value = "null"
+	}
+	b = append(b, value...)
+	return append(b, recordEnd...)
+}
+
+// recordEnd follows a record's value.
+const recordEnd = "}\n"
+
+// appendRecordHead appends what comes before a record's value.
+func appendRecordHead(b []byte, key, typeName string, version uint64, expiry int64) []byte {
 	b = append(b, `{"key":`...)
 	b = appendQuoted(b, key)
 	if typeName != "" {
@@ -345,13 +364,7 @@ func appendRecord(b []byte, key, typeName, value string, version uint64, expiry 
 		b = time.UnixMilli(expiry).UTC().AppendFormat(b, expiryLayout)
 		b = append(b, '"')
 	}
-	b = append(b, `,"val":`...)
-	if value == "" {
-		b = append(b, "null"...)
-	} else {
-		b = append(b, value...)
-	}
-	return append(b, '}', '\n')
+	return append(b, `,"val":`...)
 }
 
 // recordLineLen is the length of a record's line as a rewrite would write it,
@@ -432,7 +445,7 @@ func validKey(key string) error {
 	if len(key) > MaxKeyBytes {
 		return errKeyLong
 	}
-	if !utf8.ValidString(key) {
+	if !isPlain(key) && !utf8.ValidString(key) {
 		return errUTF8
 	}
 	return nil

@@ -147,7 +147,7 @@ func (sn *Snapshot) recordOf(key string) (record, bool) {
 			if !ok {
 				return record{}, false
 			}
-			return sn.st.visible(offset(x.offs[i].Load())), true
+			return sn.st.visible(x.at(i)), true
 		default:
 			return record{}, false
 		}
@@ -157,28 +157,54 @@ func (sn *Snapshot) recordOf(key string) (record, bool) {
 // A Span is a range of keys, which are ordered by their bytes. The zero Span
 // is empty; see All, WithPrefix and Between.
 type Span struct {
-	from, to  string // from <= key < to
-	unbounded bool   // to does not count
-	fromHead  uint64
-	toHead    uint64
+	from, to         string // from <= key < to
+	fromHead, toHead uint64
+	end              endKind
+	fromByHead       bool // a key's head alone tells whether it is below from
+}
+
+// endKind says what a span's end is.
+type endKind uint8
+
+const (
+	endKey  endKind = iota // to
+	endHead                // the first key whose head is toHead; to does not count
+	endNone
+)
+
+// decidesByHead reports whether head(k) < head(key) is the same as k < key for
+// every k. The last byte of a short key must not be taken for the zeros that
+// fill its head up.
+func decidesByHead(key string) bool {
+	return len(key) <= 8 && (key == "" || key[len(key)-1] != 0)
 }
 
 // All spans every key.
-func All() Span { return Span{unbounded: true} }
+func All() Span { return Span{end: endNone, fromByHead: true} }
+
+// From spans the keys from from on.
+func From(from string) Span {
+	return Span{from: from, fromHead: head(from), fromByHead: decidesByHead(from), end: endNone}
+}
 
 // Between spans the keys from from, inclusive, up to to, exclusive.
 func Between(from, to string) Span {
-	return Span{from: from, to: to, fromHead: head(from), toHead: head(to)}
+	sp := From(from)
+	sp.to, sp.toHead, sp.end = to, head(to), endKey
+	return sp
 }
-
-// From spans the keys from from on.
-func From(from string) Span { return Span{from: from, fromHead: head(from), unbounded: true} }
 
 // WithPrefix spans the keys that begin with prefix.
 func WithPrefix(prefix string) Span {
 	sp := From(prefix)
+	n := len(prefix)
+	if n > 0 && n <= 8 && prefix[n-1] != math.MaxUint8 {
+		// The end is the prefix with one more in its last byte.
+		sp.toHead, sp.end = sp.fromHead+1<<(64-8*n), endHead
+		return sp
+	}
 	if end := prefixEnd(prefix); end != "" {
-		sp.unbounded, sp.to, sp.toHead = false, end, head(end)
+		sp.to, sp.toHead, sp.end = end, head(end), endKey
 	}
 	return sp
 }
@@ -200,7 +226,13 @@ func prefixEnd(prefix string) string {
 
 // Contains reports whether key lies in the span.
 func (sp Span) Contains(key string) bool {
-	return key >= sp.from && (sp.unbounded || key < sp.to)
+	switch {
+	case key < sp.from:
+		return false
+	case sp.end == endHead:
+		return head(key) < sp.toHead
+	}
+	return sp.end == endNone || key < sp.to
 }
 
 // Prefix yields the keys that begin with prefix, with their values, in order;
@@ -228,78 +260,106 @@ func Reverse[T any](from Reader, sp Span) iter.Seq2[string, T] {
 	return func(yield func(string, T) bool) { scan(from, sp, true, yield) }
 }
 
-// scan asks once for all records what can be asked once: whether T is one of
-// the types that need no decoding.
+// scan has a loop of its own for the types that need no decoding: one that
+// asks again for each record takes twice the time.
 func scan[T any](from Reader, sp Span, reverse bool, yield func(string, T) bool) {
 	s, st := from.view()
-	var v T
-	text, _ := any(&v).(*string)
-	rec, _ := any(&v).(*Record)
-	pages := *s.cache.pages.Load()
-	var run [leafCap]record
-	c := cursor{dir: st.dir, span: sp, reverse: reverse}
-	for l, from, to := c.first(st.root); l != nil; l, from, to = c.next() {
-		for _, r := range run[:st.collect(&run, l, from, to, reverse)] {
-			switch {
-			case text != nil && r.flags()&flagPlainText != 0:
-				*text = r.text()
-			case rec != nil:
-				*rec = Record{r: r, s: s}
-			default:
-				if p := cached[T](s.cache, pages, r); p != nil {
-					v = *p
-					break
+	switch y := any(yield).(type) {
+	case func(string, string) bool:
+		st.scanTexts(s, sp, reverse, y)
+	case func(string, Record) bool:
+		st.scanRecords(s, sp, reverse, y)
+	default:
+		scanValues(s, st, sp, reverse, yield)
+	}
+}
+
+func (st *state) scanTexts(s *Store, sp Span, reverse bool, yield func(string, string) bool) {
+	c := cursor{dir: st.dir, span: &sp, reverse: reverse}
+	by, seq, chunks := c.by(), st.seq, st.dir.chunkList()
+	for l, i, end := c.first(st.root); l != nil; l, i, end = c.next() {
+		for ; i != end; i += by {
+			if r, ok := chunks.at(l.at(i)); ok && r.isTextFor(seq) {
+				if !yield(r.key(), r.text()) {
+					return
 				}
-				d, err := decode[T](s, r)
-				if err != nil {
-					continue
-				}
-				v = d
+				continue
 			}
-			if !yield(r.key(), v) {
+			r := st.unexpired(l.at(i))
+			if r.p == nil {
+				continue
+			}
+			if text, err := decode[string](s, r); err == nil && !yield(r.key(), text) {
 				return
 			}
 		}
 	}
 }
 
-// cached returns the decoded value of a record of a registered type, or nil.
-func cached[T any](c *cache, pages []*cachePage, r record) *T {
-	i := r.cacheIndex()
-	if i == 0 || i == frozen {
-		return nil
+func (st *state) scanRecords(s *Store, sp Span, reverse bool, yield func(string, Record) bool) {
+	c := cursor{dir: st.dir, span: &sp, reverse: reverse}
+	by, seq, chunks := c.by(), st.seq, st.dir.chunkList()
+	for l, i, end := c.first(st.root); l != nil; l, i, end = c.next() {
+		for ; i != end; i += by {
+			r, ok := chunks.at(l.at(i))
+			if !ok || !r.isFor(seq) {
+				if r = st.unexpired(l.at(i)); r.p == nil {
+					continue
+				}
+			}
+			if !yield(r.key(), Record{r: r, s: s}) {
+				return
+			}
+		}
 	}
-	x := c.cellAt(pages, i, r)
-	if x == nil {
-		return nil
-	}
-	p, _ := x.value.(*T)
-	return p
 }
 
-// collect puts the records that a snapshot sees of the positions [from, to)
-// into run, without those that have expired, and returns how many there are.
-// In a loop of its own this costs a third of what it costs between decoding
-// and yielding.
-func (st *state) collect(run *[leafCap]record, l *leaf, from, to int, reverse bool) int {
-	n, i, by := 0, from, 1
-	if reverse {
-		i, by = to-1, -1
-	}
-	dir, seq := *st.dir, st.seq
-	for ; i >= from && i < to; i += by {
-		off := offset(l.offs[i&(leafCap-1)].Load())
-		r, ok := dir.at(off)
-		if !ok || r.version() > seq {
-			r = st.visible(off)
+func scanValues[T any](s *Store, st *state, sp Span, reverse bool, yield func(string, T) bool) {
+	pages := *s.cache.pages.Load()
+	c := cursor{dir: st.dir, span: &sp, reverse: reverse}
+	by, seq, chunks := c.by(), st.seq, st.dir.chunkList()
+	for l, i, end := c.first(st.root); l != nil; l, i, end = c.next() {
+		for ; i != end; i += by {
+			r, ok := chunks.at(l.at(i))
+			if !ok || !r.isFor(seq) {
+				if r = st.unexpired(l.at(i)); r.p == nil {
+					continue
+				}
+			}
+			if x := cellAt(pages, r); x != nil {
+				if v, ok := x.value.(*T); ok {
+					if !yield(r.key(), *v) {
+						return
+					}
+					continue
+				}
+			}
+			v, err := decode[T](s, r)
+			if err == nil && !yield(r.key(), v) {
+				return
+			}
 		}
-		if r.flags()&flagHasExpiry != 0 && gone(r) {
-			continue
-		}
-		run[n&(leafCap-1)] = r
-		n++
 	}
-	return n
+}
+
+// isFor reports whether a snapshot of sequence seq sees r itself, and no clock
+// needs to be asked.
+func (r record) isFor(seq uint64) bool {
+	return r.p[0] <= seq && r.p[1]&(flagHasExpiry<<48) == 0
+}
+
+// isTextFor is isFor and whether r is a text that needs no decoding.
+func (r record) isTextFor(seq uint64) bool {
+	return r.p[0] <= seq && r.p[1]&((flagHasExpiry|flagPlainText)<<48) == flagPlainText<<48
+}
+
+// unexpired returns the version of a record that a snapshot sees, or none when
+// it has expired.
+func (st *state) unexpired(off offset) record {
+	if r := st.visible(off); !gone(r) {
+		return r
+	}
+	return record{}
 }
 
 // Records yields the records in span as they are stored, in order.
@@ -319,9 +379,9 @@ func Count(from Reader, sp Span) int {
 	s, st := from.view()
 	n := 0
 	if s.stats.expiring.Load() == 0 {
-		c := cursor{dir: st.dir, span: sp}
-		for l, i, to := c.first(st.root); l != nil; l, i, to = c.next() {
-			n += to - i
+		c := cursor{dir: st.dir, span: &sp}
+		for l, i, end := c.first(st.root); l != nil; l, i, end = c.next() {
+			n += end - i
 		}
 		return n
 	}

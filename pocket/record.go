@@ -13,7 +13,7 @@ import (
 //	word 0  version (the sequence of the transaction that wrote it)
 //	word 1  offset of the version it replaced (48 bits) | flags (16 bits)
 //	word 2  length of the value (32) | length of the key (16) | type (16)
-//	word 3  low half of the key's hash (32) | index of its decoded value (32)
+//	word 3  the key's hash below its tag (32) | index of its decoded value (32)
 //
 // Everything but word 3's lower half is written before the record's offset is
 // published by an atomic store and never changes afterwards.
@@ -99,7 +99,13 @@ func (r record) setCacheIndex(old, index uint32) bool {
 
 func (r record) frozen() bool { return r.cacheIndex() == frozen }
 
-func (r record) hash32() uint64 { return r.cacheWord().Load() >> 32 }
+func (r record) midHash() uint64 { return r.cacheWord().Load() >> 32 }
+
+// hasLineLike reports whether r's line differs from other's, which has the same
+// key, in nothing but the value.
+func (r record) hasLineLike(other record) bool {
+	return r.typeID() == other.typeID() && (r.flags()|other.flags())&flagHasExpiry == 0
+}
 
 // words returns the size of the whole record in the arena.
 func (r record) words() int {
@@ -123,6 +129,7 @@ type draft struct {
 	hash    uint64
 	typeID  uint16
 	deleted bool
+	plain   bool // the value is a text known to satisfy isPlainText
 }
 
 func (d *draft) words() int { return recordWords(len(d.key), len(d.value), d.expiry != 0) }
@@ -137,13 +144,13 @@ func (d *draft) put(words []uint64, prev offset) {
 		flags |= flagHasExpiry
 		words[len(words)-1] = uint64(d.expiry)
 	}
-	if d.typeID == 0 && isPlainText(d.value) {
+	if d.plain || d.typeID == 0 && isPlainText(d.value) {
 		flags |= flagPlainText
 	}
 	words[0] = d.version
 	words[1] = uint64(prev) | flags<<48
 	words[2] = uint64(len(d.value)) | uint64(len(d.key))<<32 | uint64(d.typeID)<<48
-	words[3] = d.hash << 32
+	words[3] = d.hash >> midShift << 32
 	if len(words) > headerWords {
 		body := unsafe.Slice((*byte)(unsafe.Pointer(&words[headerWords])), (len(words)-headerWords)*wordBytes)
 		copy(body[copy(body, d.key):], d.value)
@@ -182,13 +189,24 @@ func newDirectory(base uint64, chunks [][]uint64) *directory {
 }
 
 // at returns the record at off, or false when its chunk is not here.
-func (d *directory) at(off offset) (record, bool) {
-	i := uint64(off)>>chunkShift - d.base
-	if i >= uint64(len(d.firsts)) {
+func (d *directory) at(off offset) (record, bool) { return d.chunkList().at(off) }
+
+// chunkList is the part of a directory that at needs, for loops that should
+// not load it from there for each record.
+type chunkList struct {
+	base   uint64
+	firsts []unsafe.Pointer
+}
+
+func (d *directory) chunkList() chunkList { return chunkList{d.base, d.firsts} }
+
+func (c chunkList) at(off offset) (record, bool) {
+	i := uint64(off)>>chunkShift - c.base
+	if i >= uint64(len(c.firsts)) {
 		return record{}, false
 	}
 	// An offset whose chunk is known always lies within the chunk.
-	return record{(*[headerWords]uint64)(unsafe.Add(d.firsts[i], uint64(off)&(chunkWords-1)*wordBytes))}, true
+	return record{(*[headerWords]uint64)(unsafe.Add(c.firsts[i], uint64(off)&(chunkWords-1)*wordBytes))}, true
 }
 
 // arena is the writer's side. It is guarded by the store's write lock.

@@ -353,15 +353,14 @@ func (rw *rewriter) join() error {
 // replace flushes the new file, puts it into place and makes it the store's.
 func (rw *rewriter) replace() error {
 	s := rw.s
-	err := rw.f.Sync()
-	if err == nil {
-		err = s.fs.rename(rewritePath(s.path), s.path)
+	if err := rw.f.Sync(); err != nil {
+		return rw.giveUp(err)
 	}
-	if err != nil {
-		s.mu.Lock()
-		s.shadow = nil
-		s.mu.Unlock()
-		return errors.Join(err, rw.abandon())
+	if !s.fs.replacesOpen() {
+		return rw.replaceClosed()
+	}
+	if err := s.fs.rename(rewritePath(s.path), s.path); err != nil {
+		return rw.giveUp(err)
 	}
 	// From here on the new file is what the next Open may find.
 	dirErr := s.fs.syncDir(dirOf(s.path))
@@ -370,25 +369,79 @@ func (rw *rewriter) replace() error {
 	s.mu.Lock()
 	began := time.Now()
 	old, oldTail := s.file, s.tail
-	s.file, s.tail, s.shadow = rw.f, s.shadow, nil
-	if s.opts.Durability != Synced && !s.opts.NoMap {
-		s.tail = newTail(rw.f, s.tail.end(), true)
+	dirErr = rw.adopt(rw.f, dirErr)
+	rw.done(time.Since(began))
+	s.mu.Unlock()
+	// Nothing that happens to the old file matters now.
+	oldTail.finish()
+	old.Close()
+	return dirErr
+}
+
+// replaceClosed is replace for systems that rename neither an open file nor
+// over one: both are closed meanwhile, and commits wait for the renaming. At
+// each step one of the files is whole under the store's name, as ever.
+func (rw *rewriter) replaceClosed() error {
+	s := rw.s
+	s.flushing.Lock()
+	defer s.flushing.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	began := time.Now()
+	end := s.tail.end()
+	err := errors.Join(s.tail.finish(), s.file.Close(), rw.f.Close())
+	if err == nil {
+		err = s.fs.rename(rewritePath(s.path), s.path)
 	}
+	var dirErr error
+	if err == nil {
+		dirErr = s.fs.syncDir(dirOf(s.path))
+	}
+	f, openErr := s.fs.open(s.path, os.O_RDWR, fileMode)
+	if openErr != nil {
+		s.file, s.shadow = nil, nil
+		return errors.Join(err, s.fail("open again", openErr))
+	}
+	if err != nil {
+		s.shadow, s.file, s.tail = nil, f, s.newTail(f, end)
+		return errors.Join(err, s.fs.remove(rewritePath(s.path)))
+	}
+	dirErr = rw.adopt(f, dirErr)
+	rw.done(time.Since(began))
+	return dirErr
+}
+
+// adopt makes f, which is the new file, the store's. Needs mu.
+func (rw *rewriter) adopt(f file, dirErr error) error {
+	s := rw.s
+	s.file, s.tail, s.shadow = f, s.newTail(f, s.shadow.end()), nil
 	s.stated = 0 // the new file does not tell yet
 	s.plainBytes += rw.im.plain - rw.plainBytes
 	s.lines += int64(rw.im.count) - rw.linesThen
 	s.creation, s.lastRewrite = rw.im.creation, rw.im.rewrite
 	if dirErr != nil {
-		dirErr = s.fail("flush folder", dirErr)
+		return s.fail("flush folder", dirErr)
 	}
-	rw.pause += time.Since(began)
-	s.mu.Unlock()
-	s.stats.rewritePause.Store(int64(rw.pause))
-	s.stats.bytesRewritten.Add(rw.im.n)
-	// Nothing that happens to the old file matters now.
-	oldTail.finish()
-	old.Close()
-	return dirErr
+	return nil
+}
+
+// newTail returns the tail that the store's durability asks for.
+func (s *Store) newTail(f file, at int64) tail {
+	return newTail(f, at, s.opts.Durability != Synced && !s.opts.NoMap)
+}
+
+// done does the accounts. pause is how long commits have waited at last.
+func (rw *rewriter) done(pause time.Duration) {
+	rw.s.stats.rewritePause.Store(int64(rw.pause + pause))
+	rw.s.stats.bytesRewritten.Add(rw.im.n)
+}
+
+// giveUp goes on with the old file.
+func (rw *rewriter) giveUp(err error) error {
+	rw.s.mu.Lock()
+	rw.s.shadow = nil
+	rw.s.mu.Unlock()
+	return errors.Join(err, rw.abandon())
 }
 
 // abandon removes an unfinished file.

@@ -2,9 +2,11 @@ package pocket
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Errors of the JSON scanner. errShort means that the text ended in the middle
@@ -230,11 +232,47 @@ func unquote(b []byte) (string, error) {
 	return s, nil
 }
 
+// isPlain reports whether a text consists of ASCII characters that stand for
+// themselves in JSON. It looks at eight bytes at a time.
+func isPlain(s string) bool {
+	n := len(s)
+	b := unsafe.Slice(unsafe.StringData(s), n)
+	switch {
+	case n >= 8:
+		for i := 0; i+8 < n; i += 8 {
+			if special(binary.LittleEndian.Uint64(b[i:])) != 0 {
+				return false
+			}
+		}
+		return special(binary.LittleEndian.Uint64(b[n-8:])) == 0
+	case n >= 4:
+		return special(uint64(binary.LittleEndian.Uint32(b))|uint64(binary.LittleEndian.Uint32(b[n-4:]))<<32) == 0
+	}
+	for _, c := range b {
+		if c < 0x20 || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// special returns 0 when none of eight bytes is a control character, a quote,
+// a backslash or beyond ASCII.
+func special(x uint64) uint64 {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	quote, slash := x^ones*'"', x^ones*'\\'
+	// Subtracting borrows into a byte's high bit where the byte was too small.
+	return (x | (x-ones*0x20)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & high
+}
+
 // appendQuoted appends s as a JSON text. Keys and texts are valid UTF-8 by
 // the time they come here.
 func appendQuoted(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
+	if isPlain(s) {
+		return append(append(b, s...), '"')
+	}
 	start := 0
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -263,6 +301,9 @@ func appendQuoted(b []byte, s string) []byte {
 // quotedLen returns the length of what appendQuoted appends.
 func quotedLen(s string) int {
 	n := len(s) + 2
+	if isPlain(s) {
+		return n
+	}
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
 		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':

@@ -29,6 +29,7 @@ type Store struct {
 	cache  *cache
 	hasher hasher
 	pool   sync.Pool // of *encoderBuffer
+	txns   sync.Pool // of *txn
 	mode   loadMode
 
 	table atomic.Pointer[table]
@@ -71,8 +72,9 @@ type state struct {
 // writer is the part of a store that the write lock guards.
 type writer struct {
 	arena   *arena
-	owner   uint64 // last edit of the tree
-	cleanAt int    // word of the oldest chunk up to which it is cleaned
+	editor  editor   // of the tree
+	places  []placed // for link
+	cleanAt int      // word of the oldest chunk up to which it is cleaned
 
 	file   file
 	tail   tail
@@ -86,7 +88,8 @@ type writer struct {
 	stated      uint64 // last synced that the file tells of
 	plainBytes  int64  // of all lines, compressed ones expanded
 	liveBytes   int64  // of the lines of live records
-	lines       int64  // of records that the file held when it was opened
+	tally       tally
+	lines       int64 // of records that the file held when it was opened
 	foreign     [][]byte
 	expiries    expiryHeap
 
@@ -136,6 +139,7 @@ func newStore(path string, o Options, types *registry) *Store {
 	s := &Store{path: path, opts: o, fs: o.fs, types: types, hasher: newHasher(),
 		cache: newCache(max(o.MaxDecoded, 0)), closed: make(chan struct{})}
 	s.pool.New = newEncoderBuffer
+	s.txns.New = func() any { return new(txn) }
 	s.wake = wakers{make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)}
 	s.reset()
 	return s
@@ -204,7 +208,7 @@ func (s *Store) openWriter() error {
 	if err := s.beginFile(f, end); err != nil {
 		return err
 	}
-	s.tail = newTail(f, s.tail.end(), s.opts.Durability != Synced && !s.opts.NoMap)
+	s.tail = s.newTail(f, s.tail.end())
 	return nil
 }
 
@@ -246,7 +250,7 @@ func (s *Store) lookup(key string) (record, bool) {
 	tag := hash >> tagShift
 retry:
 	t := s.table.Load()
-	for i := hash & t.mask; ; i = (i + 1) & t.mask {
+	for i := t.slot(hash); ; i = (i + 1) & t.mask {
 		w := t.slots[i&uint64(len(t.slots)-1)].Load() // the mask saves a bounds check
 		if w == slotEmpty {
 			return record{}, false
@@ -415,7 +419,10 @@ func (s *Store) close() error {
 	if s.failed == nil {
 		errs = append(errs, s.finishFile())
 	}
-	errs = append(errs, s.file.Close(), s.lockRelease())
+	if s.file != nil { // a failed rewrite may have left none
+		errs = append(errs, s.file.Close())
+	}
+	errs = append(errs, s.lockRelease())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("pocket: close: %w", err)
 	}

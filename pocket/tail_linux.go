@@ -26,6 +26,9 @@ type mappedTail struct {
 const (
 	firstStep = 64 << 10
 	lastStep  = 8 << 20
+	// writeLeast is from how many bytes on a system call costs less than
+	// faulting the pages in one by one.
+	writeLeast = 64 << 10
 )
 
 // newTail returns a mapped tail where that is possible.
@@ -51,7 +54,13 @@ func (t *mappedTail) append(a, b []byte) error {
 		}
 	}
 	at := t.window[t.at-t.base:]
-	copy(at[copy(at, a):], b)
+	rest := at[copy(at, a):]
+	if len(b) < writeLeast {
+		copy(rest, b)
+	} else if _, err := t.f.WriteAt(b, t.at+int64(len(a))); err != nil {
+		clear(at[:n]) // what a shorter append would not overwrite
+		return fmt.Errorf("append: %w", err)
+	}
 	t.at += n
 	return nil
 }

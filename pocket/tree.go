@@ -1,8 +1,9 @@
 package pocket
 
 import (
-	"encoding/binary"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -22,12 +23,13 @@ const (
 	minFill  = leafCap / 8
 )
 
+// The fields of eight bytes come first: 32-bit systems align them so.
 type leaf struct {
-	n     int
 	epoch uint64 // snapshots taken before the leaf was made
 	owner uint64 // transaction that made it, and may change its shape
 	heads [leafCap]uint64
-	offs  [leafCap]atomic.Uint64
+	offs  [leafCap]uint64 // stored by atomic steps once readers know the leaf
+	n     int
 }
 
 type inner struct {
@@ -46,41 +48,43 @@ type node interface{ size() int }
 func (l *leaf) size() int   { return l.n }
 func (in *inner) size() int { return in.n }
 
-// head returns the first eight bytes of key as a number that orders like it.
-func head(key string) uint64 {
-	if len(key) >= 8 {
-		return binary.BigEndian.Uint64([]byte(key[:8]))
-	}
-	var h uint64
-	for i := 0; i < len(key); i++ {
-		h |= uint64(key[i]) << (56 - 8*i)
-	}
-	return h
-}
+// at returns the offset at position i, which the caller knows to be in the leaf.
+func (l *leaf) at(i int) offset { return offset(atomic.LoadUint64(&l.offs[i&(leafCap-1)])) }
+
+func (l *leaf) set(i int, off offset) { atomic.StoreUint64(&l.offs[i&(leafCap-1)], uint64(off)) }
 
 // editor changes a tree within one transaction.
 type editor struct {
-	dir   *directory
-	root  node
-	owner uint64
-	epoch uint64
+	dir    *directory
+	root   node
+	owner  uint64
+	epoch  uint64
+	recent *leaf // that update changed last, and nothing has replaced since
+	spares
+}
+
+// below returns how many of the first n heads are less than h.
+func below(heads *[leafCap]uint64, n int, h uint64) int {
+	i := 0
+	for n > 0 {
+		half := (n + 1) >> 1
+		if heads[(i+half-1)&(leafCap-1)] < h {
+			i += half
+			n -= half
+		} else {
+			n = half - 1
+		}
+	}
+	return i
 }
 
 // search returns the first position in the leaf whose key is not below key,
 // and whether it is key itself.
 func (l *leaf) search(dir *directory, h uint64, key string) (int, bool) {
-	i, j := 0, l.n
-	for i < j {
-		m := int(uint(i+j) >> 1)
-		if l.heads[m&(leafCap-1)] < h {
-			i = m + 1
-		} else {
-			j = m
-		}
-	}
+	i := below(&l.heads, l.n, h)
 	// Heads are equal from here on: only the keys themselves decide.
 	if i < l.n && l.heads[i] == h {
-		j = i + 1
+		j := i + 1
 		for j < l.n && l.heads[j] == h {
 			j++
 		}
@@ -103,7 +107,7 @@ func (l *leaf) search(dir *directory, h uint64, key string) (int, bool) {
 // keyAt returns the key at position i. All versions of a record have the same
 // key, so it does not matter which one the leaf holds at the moment.
 func (l *leaf) keyAt(dir *directory, i int) string {
-	r, ok := dir.at(offset(l.offs[i].Load()))
+	r, ok := dir.at(l.at(i))
 	if !ok {
 		panic("pocket: index points outside the arena") // broken invariant
 	}
@@ -127,25 +131,36 @@ func (in *inner) child(h uint64, key string) int {
 // update stores the offset of a new version of a key that is in the tree.
 func (e *editor) update(key string, off offset) {
 	h := head(key)
+	// Keys that are saved together often lie together.
+	if l := e.recent; l != nil && l.heads[0] < h && h < l.heads[l.n-1] {
+		e.updateLeaf(l, h, key, off)
+		return
+	}
 	n := e.root
 	for n != nil {
 		switch x := n.(type) {
 		case *inner:
 			n = x.kids[x.child(h, key)]
 		case *leaf:
-			i, ok := x.search(e.dir, h, key)
-			if !ok {
-				break
-			}
-			if x.epoch != e.epoch && x.owner != e.owner {
-				e.root = e.copyPath(e.root, h, key, i, off)
-				return
-			}
-			x.offs[i].Store(uint64(off))
+			e.updateLeaf(x, h, key, off)
 			return
 		}
 	}
 	panic("pocket: key in the table but not in the index") // broken invariant
+}
+
+func (e *editor) updateLeaf(l *leaf, h uint64, key string, off offset) {
+	i, ok := l.search(e.dir, h, key)
+	if !ok {
+		panic("pocket: key in the table but not in the index") // broken invariant
+	}
+	if l.epoch != e.epoch && l.owner != e.owner {
+		e.recent = nil
+		e.root = e.copyPath(e.root, h, key, i, off)
+		return
+	}
+	l.set(i, off)
+	e.recent = l
 }
 
 // copyPath copies the nodes from n down to key's leaf, in which position i
@@ -159,7 +174,7 @@ func (e *editor) copyPath(n node, h uint64, key string, i int, off offset) node 
 		return x
 	case *leaf:
 		x = e.ownLeaf(x)
-		x.offs[i].Store(uint64(off))
+		x.offs[i] = uint64(off)
 		return x
 	}
 	panic("pocket: unknown node") // broken invariant
@@ -169,28 +184,87 @@ func (e *editor) ownInner(x *inner) *inner {
 	if x.owner == e.owner {
 		return x
 	}
-	c := *x
+	c := e.newInner()
+	*c = *x
 	c.owner, c.epoch = e.owner, e.epoch
-	return &c
+	e.oldInners = append(e.oldInners, x)
+	return c
 }
 
 func (e *editor) ownLeaf(x *leaf) *leaf {
 	if x.owner == e.owner {
 		return x
 	}
-	c := &leaf{n: x.n, epoch: e.epoch, owner: e.owner, heads: x.heads}
-	for i := 0; i < x.n; i++ {
-		c.offs[i].Store(x.offs[i].Load())
-	}
+	c := e.newLeaf(x.n)
+	copy(c.heads[:x.n], x.heads[:x.n])
+	// Only the writer stores offsets, so it may load them without atomic steps.
+	copy(c.offs[:x.n], x.offs[:x.n])
+	e.oldLeaves = append(e.oldLeaves, x)
 	return c
+}
+
+// newLeaf returns a leaf whose n entries the caller fills in.
+func (e *editor) newLeaf(n int) *leaf {
+	var l *leaf
+	if last := len(e.leaves) - 1; last >= 0 {
+		l, e.leaves = e.leaves[last], e.leaves[:last]
+	} else {
+		l = new(leaf)
+	}
+	l.n, l.epoch, l.owner = n, e.epoch, e.owner
+	return l
+}
+
+func (e *editor) newInner() *inner {
+	if last := len(e.inners) - 1; last >= 0 {
+		var in *inner
+		in, e.inners = e.inners[last], e.inners[:last]
+		return in
+	}
+	return new(inner)
+}
+
+// spares are nodes that an editor can use again. Most nodes that a transaction
+// replaces were never seen by a reader: making new ones all the time would
+// cost more than all else that a transaction does.
+type spares struct {
+	leaves    []*leaf
+	inners    []*inner
+	oldLeaves []*leaf // replaced by the editor
+	oldInners []*inner
+}
+
+const (
+	maxSpareLeaves = 1024
+	maxSpareInners = 128
+)
+
+// reclaim keeps the replaced nodes that no snapshot can lead to: none was taken
+// between the making of the node and the publishing of its successor.
+// snapshots is their number, asked for after that.
+func (sp *spares) reclaim(snapshots uint64) {
+	for _, l := range sp.oldLeaves {
+		if l.epoch == snapshots && len(sp.leaves) < maxSpareLeaves {
+			sp.leaves = append(sp.leaves, l)
+		}
+	}
+	for _, in := range sp.oldInners {
+		if in.epoch == snapshots && len(sp.inners) < maxSpareInners {
+			*in = inner{} // what it led to may be garbage now
+			sp.inners = append(sp.inners, in)
+		}
+	}
+	clear(sp.oldLeaves)
+	clear(sp.oldInners)
+	sp.oldLeaves, sp.oldInners = sp.oldLeaves[:0], sp.oldInners[:0]
 }
 
 // insert adds a key that is not in the tree.
 func (e *editor) insert(key string, off offset) {
+	e.recent = nil
 	if e.root == nil {
-		l := &leaf{n: 1, epoch: e.epoch, owner: e.owner}
-		l.heads[0] = head(key)
-		l.offs[0].Store(uint64(off))
+		l := e.newLeaf(1)
+		l.heads[0], l.offs[0] = head(key), uint64(off)
 		e.root = l
 		return
 	}
@@ -235,11 +309,9 @@ func (e *editor) insertLeaf(l *leaf, h uint64, key string, off offset) (left, ri
 	if i == leafCap {
 		cut = leafCap - 1
 	}
-	r := &leaf{n: l.n - cut, epoch: e.epoch, owner: e.owner}
+	r := e.newLeaf(l.n - cut)
 	copy(r.heads[:], l.heads[cut:l.n])
-	for j := cut; j < l.n; j++ {
-		r.offs[j-cut].Store(l.offs[j].Load())
-	}
+	copy(r.offs[:], l.offs[cut:l.n])
 	l.n = cut
 	if i <= cut && i < leafCap {
 		l.insert(i, h, off)
@@ -251,11 +323,8 @@ func (e *editor) insertLeaf(l *leaf, h uint64, key string, off offset) (left, ri
 
 func (l *leaf) insert(i int, h uint64, off offset) {
 	copy(l.heads[i+1:l.n+1], l.heads[i:l.n])
-	for j := l.n; j > i; j-- {
-		l.offs[j].Store(l.offs[j-1].Load())
-	}
-	l.heads[i] = h
-	l.offs[i].Store(uint64(off))
+	copy(l.offs[i+1:l.n+1], l.offs[i:l.n])
+	l.heads[i], l.offs[i] = h, uint64(off)
 	l.n++
 }
 
@@ -293,6 +362,7 @@ func (in *inner) insert(i int, kid node, sep string) {
 
 // remove takes a key out that is in the tree.
 func (e *editor) remove(key string) {
+	e.recent = nil
 	e.root = e.removeAt(e.root, head(key), key)
 	for {
 		in, ok := e.root.(*inner)
@@ -316,9 +386,7 @@ func (e *editor) removeAt(n node, h uint64, key string) node {
 		}
 		x = e.ownLeaf(x)
 		copy(x.heads[i:], x.heads[i+1:x.n])
-		for j := i; j < x.n-1; j++ {
-			x.offs[j].Store(x.offs[j+1].Load())
-		}
+		copy(x.offs[i:], x.offs[i+1:x.n])
 		x.n--
 		return x
 	case *inner:
@@ -366,37 +434,36 @@ func (e *editor) mergeSmall(x *inner, c int) {
 	}
 	a = e.ownLeaf(a)
 	copy(a.heads[a.n:], b.heads[:b.n])
-	for i := 0; i < b.n; i++ {
-		a.offs[a.n+i].Store(b.offs[i].Load())
-	}
+	copy(a.offs[a.n:], b.offs[:b.n])
 	a.n += b.n
 	x.kids[c] = a
 	x.removeKid(c + 1)
-}
-
-// entry is a key's place for bulk building.
-type entry struct {
-	head uint64
-	off  offset
 }
 
 // buildTree makes a tree of entries in key order.
 func buildTree(dir *directory, entries []entry) node {
 	// A little room in each leaf lets the first insertions go without a split.
 	const fill = leafCap - leafCap/8
-	var level []node
-	var seps []string
-	for len(entries) > 0 {
-		n := min(fill, len(entries))
-		l := &leaf{n: n}
-		for i, en := range entries[:n] {
-			l.heads[i] = en.head
-			l.offs[i].Store(uint64(en.off))
+	level := make([]node, (len(entries)+fill-1)/fill)
+	seps := make([]string, len(level))
+	fillLeaves := func(from, to int) {
+		for at := from; at < to; at++ {
+			part := entries[at*fill : min((at+1)*fill, len(entries))]
+			l := &leaf{n: len(part)}
+			for i, en := range part {
+				l.heads[i], l.offs[i] = en.head, uint64(en.off)
+			}
+			level[at], seps[at] = l, strings.Clone(l.keyAt(dir, 0))
 		}
-		level = append(level, l)
-		seps = append(seps, strings.Clone(l.keyAt(dir, 0)))
-		entries = entries[n:]
 	}
+	var wg sync.WaitGroup
+	const parallel = 64 // leaves that are worth a goroutine
+	step := max(parallel, (len(level)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	for from := step; from < len(level); from += step {
+		wg.Go(func() { fillLeaves(from, min(from+step, len(level))) })
+	}
+	fillLeaves(0, min(step, len(level)))
+	wg.Wait()
 	for len(level) > 1 {
 		var up []node
 		var upSeps []string
@@ -426,7 +493,7 @@ const maxHeight = 16
 // cursor goes through the leaves of a tree that have keys in a span.
 type cursor struct {
 	dir     *directory
-	span    Span
+	span    *Span
 	reverse bool
 	depth   int
 	path    [maxHeight]step
@@ -435,25 +502,34 @@ type cursor struct {
 // step is an inner node and what is left to visit of its children.
 type step struct {
 	in   *inner
-	i, n int // next child and how many more
+	i, n int32 // next child and how many more
 }
 
-// first returns the first leaf and the positions [from, to) in it that lie in
-// the span; nil when there is none.
-func (c *cursor) first(root node) (l *leaf, from, to int) {
+// by is the way from one position in a leaf to the next.
+func (c *cursor) by() int {
+	if c.reverse {
+		return -1
+	}
+	return 1
+}
+
+// first returns the first leaf with keys in the span, its first position there
+// and the one behind its last, in the cursor's direction; nil when there is
+// none.
+func (c *cursor) first(root node) (l *leaf, i, end int) {
 	if root == nil {
 		return nil, 0, 0
 	}
 	if l := c.down(root); l != nil {
-		if from, to := c.clip(l); from < to {
-			return l, from, to
+		if i, end, ok := c.clip(l); ok {
+			return l, i, end
 		}
 	}
 	return c.next()
 }
 
 // next returns the leaf after the one before.
-func (c *cursor) next() (l *leaf, from, to int) {
+func (c *cursor) next() (l *leaf, i, end int) {
 	for c.depth > 0 {
 		s := &c.path[c.depth-1]
 		if s.n == 0 {
@@ -462,14 +538,10 @@ func (c *cursor) next() (l *leaf, from, to int) {
 		}
 		kid := s.in.kids[s.i]
 		s.n--
-		if c.reverse {
-			s.i--
-		} else {
-			s.i++
-		}
+		s.i += int32(c.by())
 		if l := c.down(kid); l != nil {
-			if from, to := c.clip(l); from < to {
-				return l, from, to
+			if i, end, ok := c.clip(l); ok {
+				return l, i, end
 			}
 		}
 	}
@@ -483,52 +555,68 @@ func (c *cursor) down(n node) *leaf {
 		if !ok {
 			return n.(*leaf)
 		}
-		first, last := 0, in.n-1
-		if c.span.from != "" {
-			first = in.child(c.span.fromHead, c.span.from)
-		}
-		if !c.span.unbounded {
-			last = in.child(c.span.toHead, c.span.to)
-		}
+		first, last := c.span.children(in)
 		if first > last {
 			return nil // the span ends before it begins
 		}
+		left := int32(last - first)
 		if c.reverse {
-			c.path[c.depth] = step{in, last - 1, last - first}
+			c.path[c.depth] = step{in, int32(last - 1), left}
 			n = in.kids[last]
 		} else {
-			c.path[c.depth] = step{in, first + 1, last - first}
+			c.path[c.depth] = step{in, int32(first + 1), left}
 			n = in.kids[first]
 		}
 		c.depth++
 	}
 }
 
-func (c *cursor) clip(l *leaf) (from, to int) {
-	to = l.n
-	if c.span.from != "" {
-		from, _ = l.search(c.dir, c.span.fromHead, c.span.from)
+// children returns the first and the last child that can have keys in sp.
+func (sp *Span) children(in *inner) (first, last int) {
+	if sp.from != "" {
+		first = in.child(sp.fromHead, sp.from)
 	}
-	// All but the last leaf end below the span's end.
-	if !c.span.unbounded && l.heads[l.n-1] >= c.span.toHead {
-		to = l.end(c.dir, c.span)
+	last = first
+	switch {
+	case sp.end == endNone:
+		return first, in.n - 1
+	case first+1 >= in.n || in.heads[first+1] > sp.toHead:
+		return first, first // as with most spans in most nodes
+	case sp.end == endHead:
+		for i, j := first+1, in.n; ; {
+			if i >= j {
+				return first, i - 1
+			}
+			if m := int(uint(i+j) >> 1); in.heads[m] < sp.toHead {
+				i = m + 1
+			} else {
+				j = m
+			}
+		}
+	default:
+		return first, in.child(sp.toHead, sp.to)
 	}
-	return from, to
 }
 
-// end returns the first position whose key is not below the span's end.
-func (l *leaf) end(dir *directory, sp Span) int {
-	i, j := 0, l.n
-	for i < j {
-		m := int(uint(i+j) >> 1)
-		if l.heads[m&(leafCap-1)] < sp.toHead {
-			i = m + 1
+// clip returns the first position of the leaf that lies in the span and the
+// one behind the last, or false when there is none.
+func (c *cursor) clip(l *leaf) (i, end int, ok bool) {
+	from, to := 0, l.n
+	if sp := c.span; sp.fromByHead {
+		from = below(&l.heads, l.n, sp.fromHead)
+	} else {
+		from, _ = l.search(c.dir, sp.fromHead, sp.from)
+	}
+	// All but the last leaf end below the span's end.
+	if sp := c.span; sp.end != endNone && l.heads[l.n-1] >= sp.toHead {
+		if sp.end == endHead {
+			to = below(&l.heads, l.n, sp.toHead)
 		} else {
-			j = m
+			to, _ = l.search(c.dir, sp.toHead, sp.to)
 		}
 	}
-	if i < l.n && l.heads[i] == sp.toHead {
-		i, _ = l.search(dir, sp.toHead, sp.to)
+	if c.reverse {
+		return to - 1, from - 1, from < to
 	}
-	return i
+	return from, to, from < to
 }

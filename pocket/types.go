@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -23,18 +24,38 @@ func TypeOf[T any](name string) Type {
 // registry numbers type names. The Go types are fixed when a store is opened;
 // names are added when the file or a Raw value brings an unknown one.
 type registry struct {
-	byGo map[reflect.Type]uint16
-	goOf []reflect.Type // by number; nil beyond what was registered
+	byGo map[reflect.Type]*goType // of the type and of a pointer to it
+	goOf []reflect.Type           // by number; nil beyond what was registered
+	last atomic.Pointer[goType]   // found last: most stores save one type
 
 	mu    sync.Mutex // guards additions to names and ids
 	names atomic.Pointer[[]string]
 	ids   atomic.Pointer[map[string]uint16]
 }
 
+// goType is a registered Go type, or a pointer to one.
+type goType struct {
+	typ  reflect.Type
+	id   uint16
+	flat *flatStruct // nil when encoding/json has to encode it
+}
+
+// lookup returns what is registered for the type of a value or nil.
+func (g *registry) lookup(t reflect.Type) *goType {
+	if last := g.last.Load(); last != nil && last.typ == t {
+		return last
+	}
+	x := g.byGo[t]
+	if x != nil {
+		g.last.Store(x)
+	}
+	return x
+}
+
 const maxTypes = 1<<16 - 1
 
 func newRegistry(types []Type) (*registry, error) {
-	g := &registry{byGo: make(map[reflect.Type]uint16), goOf: make([]reflect.Type, 1, len(types)+1)}
+	g := &registry{byGo: make(map[reflect.Type]*goType), goOf: make([]reflect.Type, 1, len(types)+1)}
 	names, ids := make([]string, 1, len(types)+1), make(map[string]uint16)
 	for _, t := range types {
 		if t.name == "" || t.typ == nil {
@@ -43,18 +64,25 @@ func newRegistry(types []Type) (*registry, error) {
 		if _, ok := ids[t.name]; ok {
 			return nil, invalid("type name %q registered twice", t.name)
 		}
-		if _, ok := g.byGo[t.typ]; ok {
+		if slices.Contains(g.goOf, t.typ) {
 			return nil, invalid("type %v registered twice", t.typ)
 		}
 		if len(names) > maxTypes {
 			return nil, invalid("more than %d types", maxTypes)
 		}
 		id := uint16(len(names))
-		ids[t.name], g.byGo[t.typ] = id, id
+		ids[t.name] = id
 		names, g.goOf = append(names, t.name), append(g.goOf, t.typ)
 	}
 	g.names.Store(&names)
 	g.ids.Store(&ids)
+	for i, t := range g.goOf[1:] {
+		x := goType{typ: t, id: uint16(i + 1), flat: flatOf(t)}
+		g.byGo[t] = &x
+		if p := reflect.PointerTo(t); !slices.Contains(g.goOf, p) {
+			g.byGo[p] = &goType{typ: p, id: x.id, flat: x.flat}
+		}
+	}
 	return g, nil
 }
 

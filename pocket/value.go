@@ -57,40 +57,57 @@ func (g *registry) encode(pool *sync.Pool, v any) (encoded, error) {
 	case Record:
 		return g.encodeRaw(Raw{Type: x.Type(), JSON: x.JSON()})
 	}
-	t := reflect.TypeOf(v)
-	id, ok := g.byGo[t]
-	if !ok && t.Kind() == reflect.Pointer {
-		id, ok = g.byGo[t.Elem()]
+	if t := g.lookup(reflect.TypeOf(v)); t != nil {
+		b, err := t.append(nil, pool, v)
+		return encoded{json: viewString(b), typeID: t.id}, err
 	}
-	if !ok {
-		return encodePlain(v)
+	return encodePlain(v)
+}
+
+// append appends the JSON form of a value of type t.
+func (t *goType) append(b []byte, pool *sync.Pool, v any) ([]byte, error) {
+	if t.flat != nil {
+		x := reflect.ValueOf(v)
+		if x.Kind() == reflect.Pointer {
+			x = x.Elem()
+		}
+		if out, ok := t.flat.append(b, x); ok && len(out)-len(b) <= MaxValueBytes {
+			return out, nil
+		}
 	}
 	e := pool.Get().(*encoderBuffer)
 	defer pool.Put(e)
 	e.buf.Reset()
 	if err := e.enc.Encode(v); err != nil {
-		return encoded{}, invalid("encode %v: %v", t, err)
+		return b, invalid("encode %v: %v", t.typ, err)
 	}
-	b := e.buf.Bytes()
-	b = b[:len(b)-1] // Encode ends with a line feed
-	if len(b) > MaxValueBytes {
-		return encoded{}, invalid("encode %v: %v", t, errBigValue)
+	out := e.buf.Bytes()
+	out = out[:len(out)-1] // Encode ends with a line feed
+	if len(out) > MaxValueBytes {
+		return b, invalid("encode %v: %v", t.typ, errBigValue)
 	}
-	if !utf8.Valid(b) { // possible with a json.RawMessage in it
-		return encoded{}, invalid("encode %v: %v", t, errUTF8)
+	if !utf8.Valid(out) { // possible with a json.RawMessage in it
+		return b, invalid("encode %v: %v", t.typ, errUTF8)
 	}
-	return encoded{json: string(b), typeID: id}, nil
+	return append(b, out...), nil
 }
 
 func encodeText(s string) (encoded, error) {
-	if !utf8.ValidString(s) {
-		return encoded{}, invalid("text: %v", errUTF8)
-	}
-	if len(s) > MaxValueBytes/6 {
-		return encoded{}, invalid("text: %v", errBigValue)
+	if err := validText(s); err != nil {
+		return encoded{}, err
 	}
 	b := appendQuoted(make([]byte, 0, len(s)+2), s)
 	return encoded{json: viewString(b)}, nil
+}
+
+func validText(s string) error {
+	if !isPlain(s) && !utf8.ValidString(s) {
+		return invalid("text: %v", errUTF8)
+	}
+	if len(s) > MaxValueBytes/6 {
+		return invalid("text: %v", errBigValue)
+	}
+	return nil
 }
 
 func (g *registry) encodeRaw(r Raw) (encoded, error) {
@@ -160,8 +177,10 @@ func encodePlain(v any) (encoded, error) {
 // decode returns the value of r as a T.
 func decode[T any](s *Store, r record) (T, error) {
 	if r.typeID() != 0 {
-		if p := cached[T](s.cache, *s.cache.pages.Load(), r); p != nil {
-			return *p, nil
+		if x := cellAt(*s.cache.pages.Load(), r); x != nil {
+			if p, ok := x.value.(*T); ok {
+				return *p, nil
+			}
 		}
 	}
 	var v T
