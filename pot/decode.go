@@ -46,7 +46,7 @@ func (o *DecodeOptions) unmarshal(data []byte, v any) (int, error) {
 	r := newReader(data, o)
 	err := r.readHeader()
 	if err == nil {
-		err = r.decode(v)
+		err = r.decode(v, true)
 	}
 	n := r.pos
 	if err == nil && o.Canonical {
@@ -81,15 +81,22 @@ func (o *DecodeOptions) undo(cause error, data []byte, before TableVersion) {
 	}
 }
 
-// decode decodes the next value.
-func (r *Reader) decode(v any) error {
+// decode decodes the next value, which may be the whole payload.
+func (r *Reader) decode(v any, whole bool) error {
 	rv := reflect.ValueOf(v)
 	if rv.Kind() != reflect.Pointer || rv.IsNil() {
 		return encodeError(ErrUnsupported, "decoding needs a pointer, not %T", v)
 	}
-	pl, err := planOf(rv.Type())
-	if err != nil {
-		return err
+	pl := r.last
+	if t := rv.Type(); pl == nil || pl.typ != t {
+		var err error
+		if pl, err = planOf(t); err != nil {
+			return err
+		}
+		r.last = pl
+	}
+	if whole && pl.elem.dec == opStruct {
+		return r.wholeInto(pl.elem, rv.UnsafePointer())
 	}
 	return r.value(pl.elem, pl.elem.dec, rv.UnsafePointer())
 }
@@ -353,7 +360,9 @@ func (r *Reader) membersInto(pl *plan, p unsafe.Pointer, n int) error {
 		if len(f.via) > 0 {
 			fp = f.locate(p, true)
 		}
-		if err := r.value(f.plan, f.dec, fp); err != nil {
+		if end := r.quick(f.dec, fp, r.pos); end > 0 {
+			r.pos = end
+		} else if err := r.value(f.plan, f.dec, fp); err != nil {
 			return inPath(f.name, err)
 		}
 	}
@@ -532,7 +541,9 @@ func (r *Reader) recordInto(pl *plan, p unsafe.Pointer, at int, arg uint64) erro
 		if len(f.via) > 0 {
 			fp = f.locate(p, true)
 		}
-		if err := r.value(f.plan, f.dec, fp); err != nil {
+		if end := r.quick(f.dec, fp, r.pos); end > 0 {
+			r.pos = end
+		} else if err := r.value(f.plan, f.dec, fp); err != nil {
 			return inPath(f.name, err)
 		}
 	}

@@ -49,7 +49,7 @@ func (o *EncodeOptions) Append(dst []byte, v any) ([]byte, error) {
 }
 
 // appendAny appends a value of any type.
-func (w *Writer) appendAny(b []byte, v any) ([]byte, error) {
+func (w *Writer) appendAny(b []byte, v any) (_ []byte, err error) {
 	switch v := v.(type) {
 	case nil:
 		return append(b, specNone), nil
@@ -71,9 +71,12 @@ func (w *Writer) appendAny(b []byte, v any) ([]byte, error) {
 		return w.appendObject(b, v)
 	}
 	rv := reflect.ValueOf(v)
-	pl, err := planOf(rv.Type())
-	if err != nil {
-		return b, err
+	pl := w.last
+	if t := rv.Type(); pl == nil || pl.typ != t {
+		if pl, err = planOf(t); err != nil {
+			return b, err
+		}
+		w.last = pl
 	}
 	if pl.enc == opPtr && pl.elem.enc != opPtr {
 		if rv.IsNil() {
@@ -204,6 +207,11 @@ func (w *Writer) appendPointer(b []byte, pl *plan, p unsafe.Pointer) ([]byte, er
 
 // appendStruct appends a struct as a record in mode Shapes, else as a map.
 func (w *Writer) appendStruct(b []byte, st *structPlan, p unsafe.Pointer) (_ []byte, err error) {
+	if fp := w.flatPlan(st); fp != nil {
+		if b, done := w.appendFlat(b, fp, p); done {
+			return b, nil
+		}
+	}
 	if err := w.enter(); err != nil {
 		return b, err
 	}

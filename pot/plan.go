@@ -77,6 +77,7 @@ type structPlan struct {
 	optional bool   // some fields may be left out
 	names    []string
 	whole    *binding // to a shape of all fields in order
+	flat     flatPlans
 }
 
 // field is one member of a struct.

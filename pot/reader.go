@@ -49,8 +49,15 @@ type Reader struct {
 	chunk  []byte // room for copies of short strings
 	intern *[256]string
 	scan   scanner
-	own    []sym    // memory of syms without a table
-	spare  []*shape // shapes of earlier payloads, to be used again
+	own    []sym // memory of syms without a table
+	last   *plan // of the value decoded last: the next is often of its type
+
+	// strange is the struct whose flat plan did not fit last time, and patience
+	// how many payloads of it are not tried by the plan.
+	strange  *structPlan
+	patience int
+
+	spare []*shape // shapes of earlier payloads, to be used again
 }
 
 // What a reader keeps for the next payload is bounded.
@@ -589,7 +596,7 @@ func (r *Reader) skipShort(n uint64) uint64 {
 }
 
 // Read reads any Go value, as Unmarshal does.
-func (r *Reader) Read(v any) error { return r.decode(v) }
+func (r *Reader) Read(v any) error { return r.decode(v, false) }
 
 // symbolBody reads the rest of a symbol atom that begins at at. The text is
 // valid while the input and the table are. The id of a definition that is met

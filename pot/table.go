@@ -458,15 +458,15 @@ func parseTable(data []byte) (base TableVersion, texts []string, shapes [][]uint
 		return fail(err)
 	}
 	if r.mode != Shapes {
-		if err := r.decode(&texts); err != nil {
+		if err := r.decode(&texts, false); err != nil {
 			return fail(err)
 		}
 		return base, texts, nil, r.end()
 	}
 	n, err := r.ReadSeq()
 	if err == nil && n == 4 {
-		if err = r.decode(&base.Symbols); err == nil {
-			err = r.decode(&base.Shapes)
+		if err = r.decode(&base.Symbols, false); err == nil {
+			err = r.decode(&base.Shapes, false)
 		}
 		n -= 2
 	}
@@ -474,10 +474,10 @@ func parseTable(data []byte) (base TableVersion, texts []string, shapes [][]uint
 		err = fmt.Errorf("neither a table nor an addition to one")
 	}
 	if err == nil {
-		err = r.decode(&texts)
+		err = r.decode(&texts, false)
 	}
 	if err == nil {
-		err = r.decode(&shapes)
+		err = r.decode(&shapes, false)
 	}
 	if err == nil {
 		err = r.end()

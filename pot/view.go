@@ -476,7 +476,7 @@ func (v Value) Decode(p any) error {
 	if err != nil {
 		return err
 	}
-	return r.decode(p)
+	return r.decode(p, false)
 }
 
 // Raw returns the value as a payload of its own, which needs no table.

@@ -1,0 +1,242 @@
+package pot
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unicode/utf8"
+	"unsafe"
+)
+
+// A flatPlan is a struct, with the structs within it, as a list of its leaves:
+// the values that are no structs, each with the bytes that stand before it. It
+// exists where those bytes are known beforehand: if the struct is a whole
+// payload, so that its symbols are numbered from 0 in the order of its fields,
+// or if a table knows all its names. Then encoding a field is a copy of a few
+// bytes and the value, and decoding a comparison and the value.
+//
+// A flat plan never has the last word. Where a value cannot be encoded, or the
+// input is not what this package would have written, the struct is done once
+// more the general way, which also finds the error and its place.
+type flatPlan struct {
+	leaves []leaf
+	depth  int   // levels of nesting
+	cost   int64 // what decoding charges for the definitions
+	most   int64 // the most that it charges for values of a fixed number of bytes,
+	each   int64 // and for each byte of the input besides
+}
+
+// leaf is one value of a flat plan.
+type leaf struct {
+	lo, hi         uint64 // the bytes before the value, if they are 16 or fewer
+	maskLo, maskHi uint64 // which of those count
+	before         string // the bytes before the value
+	op             op
+	depth          int // levels of nesting around the value within the struct
+	offset         uintptr
+	plan           *plan
+	room           int // the most that this leaf and those after it append, but texts and what op calls for
+}
+
+// The bounds of a flat plan, and the room that writing whole words needs behind
+// what counts of them.
+const (
+	maxLeaves   = 256
+	maxLeafSize = 1 << 10 // of elements, in bytes
+	leafRoom    = 16      // of a value: a header and eight bytes, or a header of text
+	wordRoom    = 16
+)
+
+// noFlatPlan stands for a struct that cannot have one.
+var noFlatPlan = new(flatPlan)
+
+// flatPlans are a struct's own, for whole payloads without a table.
+type flatPlans struct {
+	enc, dec [2]atomic.Pointer[flatPlan] // of mode Shapes, and of the others
+}
+
+func flatIndex(m Mode) int {
+	if m == Shapes {
+		return 1
+	}
+	return 0
+}
+
+// whole returns the flat plan for a payload that the struct is, or nil.
+func (st *structPlan) wholeFlat(m Mode, decode bool) *flatPlan {
+	cache := &st.flat.enc[flatIndex(m)]
+	if decode {
+		cache = &st.flat.dec[flatIndex(m)]
+	}
+	fp := cache.Load()
+	if fp == nil {
+		w := &Writer{maxDepth: DefaultMaxDepth}
+		w.opts.Mode = m
+		fp = flatten(w, st, decode)
+		cache.Store(fp) // of two at once one wins, and both are the same
+	}
+	if fp == noFlatPlan {
+		return nil
+	}
+	return fp
+}
+
+// flattener makes a flat plan out of what a writer would write.
+type flattener struct {
+	w      *Writer
+	decode bool
+	before []byte
+	out    flatPlan
+}
+
+// flatten makes the flat plan of a struct that w would write next.
+func flatten(w *Writer, st *structPlan, decode bool) *flatPlan {
+	fl := flattener{w: w, decode: decode, out: flatPlan{each: 1}}
+	if !fl.add(st, 0, 1) || len(fl.before) > 0 {
+		return noFlatPlan
+	}
+	out := &fl.out
+	out.cost += int64(w.nsymbols) * int64(symbolCost)
+	room := wordRoom
+	for i := len(out.leaves) - 1; i >= 0; i-- {
+		room += len(out.leaves[i].before) + leafRoom
+		out.leaves[i].room = room
+	}
+	return out
+}
+
+// add adds the struct at an offset. It reports false if that is not possible.
+func (fl *flattener) add(st *structPlan, offset uintptr, depth int) bool {
+	if st.optional || st.rest != nil || len(st.fields) == 0 {
+		return false
+	}
+	fl.out.depth = max(fl.out.depth, depth)
+	if !fl.head(st) {
+		return false
+	}
+	for i := range st.fields {
+		f := &st.fields[i]
+		if fl.w.opts.Mode != Shapes {
+			fl.before = fl.w.appendKey(fl.before, f)
+		}
+		o := f.plan.enc
+		if fl.decode {
+			o = f.plan.dec
+		}
+		if o == opStruct {
+			if !fl.add(f.plan.st, offset+f.offset, depth+1) {
+				return false
+			}
+			continue
+		}
+		most, ok := fl.charge(f.plan, o, 2)
+		if !ok || len(fl.out.leaves) == maxLeaves {
+			return false
+		}
+		fl.out.most += most
+		fl.out.leaves = append(fl.out.leaves, newLeaf(fl.before, f.plan, o, offset+f.offset, depth))
+		fl.before = fl.before[:0]
+	}
+	return true
+}
+
+// head adds what stands before the fields.
+func (fl *flattener) head(st *structPlan) bool {
+	w := fl.w
+	if w.opts.Mode != Shapes {
+		fl.before = appendHeader(fl.before, kindMap, uint64(len(st.fields)))
+		return true
+	}
+	if st.num < len(w.shapes) && w.shapes[st.num] != 0 {
+		if w.shapes[st.num] == noShape {
+			return false
+		}
+		fl.before = appendRecord(fl.before, w.shapes[st.num]-1)
+		return true
+	}
+	var id int32
+	fl.before, id = w.structShape(fl.before, st)
+	if id == noShape {
+		return false
+	}
+	fl.before = appendRecord(fl.before, id)
+	fl.out.cost += int64(shapeCost + len(st.fields)*shapeIDCost)
+	return true
+}
+
+// charge returns the most that decoding a value charges, apart from elements
+// and texts. It reports false if such values define or use names, or are not
+// known to leave them alone: then they are no leaves.
+func (fl *flattener) charge(pl *plan, o op, levels int) (most int64, ok bool) {
+	switch o {
+	case opByteArray, opTime, opUnixTime, opBigInt:
+		return 16, true
+	case opPtr, opSlice, opArray:
+		inner := pl.elem.enc
+		if fl.decode {
+			inner = pl.elem.dec
+		}
+		if levels == 0 || pl.elem.size > maxLeafSize || pl.n > maxLeaves {
+			return 0, false
+		}
+		most, ok = fl.charge(pl.elem, inner, levels-1)
+		most += int64(pl.elem.size)
+		switch o {
+		case opSlice: // an element has a byte at least
+			fl.out.each = max(fl.out.each, most)
+			return 0, ok
+		case opArray:
+			return most * int64(pl.n), ok
+		}
+		return most, ok
+	}
+	return 0, o >= opBool && o <= opBytes
+}
+
+func newLeaf(before []byte, pl *plan, o op, offset uintptr, depth int) leaf {
+	l := leaf{before: string(before), op: o, depth: depth, offset: offset, plan: pl}
+	if len(before) > 16 {
+		return l
+	}
+	var bytes, mask [16]byte
+	for i, c := range before {
+		bytes[i], mask[i] = c, 0xff
+	}
+	l.lo, l.hi = binary.LittleEndian.Uint64(bytes[:]), binary.LittleEndian.Uint64(bytes[8:])
+	l.maskLo, l.maskHi = binary.LittleEndian.Uint64(mask[:]), binary.LittleEndian.Uint64(mask[8:])
+	return l
+}
+
+// copyText copies text to dst, which has room for it, and reports whether it is
+// UTF-8. Short texts are copied and looked through by the same loads.
+func copyText(dst []byte, text string) bool {
+	src := unsafe.Slice(unsafe.StringData(text), len(text))
+	n := len(src)
+	var all uint64
+	switch {
+	case n > 64:
+		copy(dst, src)
+		return validText(src)
+	case n >= 8:
+		dst = dst[:n]
+		for i := 8; i < n; i += 8 {
+			word := binary.LittleEndian.Uint64(src[i-8:])
+			all |= word
+			binary.LittleEndian.PutUint64(dst[i-8:], word)
+		}
+		word := binary.LittleEndian.Uint64(src[n-8:])
+		all |= word
+		binary.LittleEndian.PutUint64(dst[n-8:], word)
+	case n >= 4:
+		first, last := binary.LittleEndian.Uint32(src), binary.LittleEndian.Uint32(src[n-4:])
+		all = uint64(first | last)
+		binary.LittleEndian.PutUint32(dst, first)
+		binary.LittleEndian.PutUint32(dst[n-4:], last)
+	default:
+		dst = dst[:n]
+		for i, c := range src {
+			all |= uint64(c)
+			dst[i] = c
+		}
+	}
+	return all&highBits == 0 || utf8.Valid(src)
+}

@@ -1,0 +1,266 @@
+package pot
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// flatThing has leaves of every kind that a flat plan may have, names that occur
+// twice, and a name that is longer than a word.
+type flatThing struct {
+	ID      string
+	Pair    flatPair
+	Small   int8
+	Flags   [3]bool
+	Body    []byte
+	Digest  [4]byte
+	Names   []string
+	Grid    [][]int32
+	Message *string `pot:"a message whose name is longer than two words"`
+	Other   struct {
+		ID   string
+		Pair flatPair
+	}
+	Half  float32
+	Real  float64
+	When  time.Time
+	Stamp time.Time `pot:",unixmilli"`
+	Wide  big.Int
+	U16   uint16
+	U32   uint32
+	U64   uint64
+	I16   int16
+	I32   int32
+	I64   int64
+	Yes   bool
+}
+
+type flatPair struct {
+	X, Y int
+}
+
+func flatThings() []flatThing {
+	texts := []string{"", "a", "four", "sixteen letters!", strings.Repeat("long ", 30), strings.Repeat("é", 50), "ends in é", strings.Repeat("x", 3000)}
+	numbers := []int64{0, 1, -1, 15, 127, 128, -128, -129, 1 << 15, -1 << 23, 1<<31 - 1, 1 << 31, 1<<47 + 1, -1 << 47, math.MaxInt64, math.MinInt64}
+	var out []flatThing
+	for i, n := range numbers {
+		text := texts[i%len(texts)]
+		v := flatThing{ID: text, Pair: flatPair{int(n), i}, Small: int8(n), Flags: [3]bool{true, false, i%2 == 0}, Body: []byte(text),
+			Digest: [4]byte{byte(i)}, Half: float32(n), Real: float64(n) / 3, When: time.Unix(n%1e9, 5).UTC(), Stamp: time.UnixMilli(n % 1e12).UTC(),
+			U16: uint16(n), U32: uint32(n), U64: uint64(n), I16: int16(n), I32: int32(n), I64: n, Yes: n > 0}
+		v.Wide.Mul(big.NewInt(n), big.NewInt(n))
+		v.Other.ID, v.Other.Pair.Y = texts[(i+1)%len(texts)], int(n)
+		if i%3 == 0 {
+			v.Message, v.Names, v.Grid = &texts[i%len(texts)], texts[:i%5], [][]int32{{1, 2}, nil, {int32(n)}}
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// A struct that is a whole payload is written by its flat plan and a list of
+// one such struct the general way: the same bytes follow the list's head. So
+// they do with a table, where a linked one is written the general way.
+func TestFlatEncodeEqualsGeneral(t *testing.T) {
+	type sevenTimes struct{ A, B, C, D, E, F, G flatPair }
+	values := []any{sevenTimes{}, makeLogSet().Logs[7], vecUser{1, "a"}}
+	for _, v := range flatThings() {
+		values = append(values, v)
+	}
+	for _, mode := range []Mode{V4, Full, Shapes} {
+		opts := EncodeOptions{Mode: mode}
+		shared, linked := opts, opts
+		shared.Table, linked.Table, linked.Link = NewTable(nil), NewTable(nil), true
+		for i, v := range values {
+			if n := reflect.TypeOf(v).NumField(); n > 20 && !hasFlat(t, v, mode) {
+				t.Fatalf("%T has no flat plan in mode %v", v, mode)
+			}
+			list := reflect.MakeSlice(reflect.SliceOf(reflect.TypeOf(v)), 1, 1)
+			list.Index(0).Set(reflect.ValueOf(v))
+			want := mustMarshal(t, &opts, list.Interface())
+			want = append(want[:headerSize:headerSize], want[headerSize+1:]...)
+			if got := mustMarshal(t, &opts, v); string(got) != string(want) {
+				t.Errorf("mode %v, value %d: want %x, got %x", mode, i, want, got)
+			}
+			mustMarshal(t, &linked, v) // defines the names
+			want = mustMarshal(t, &linked, v)
+			if got := mustMarshal(t, &shared, v); string(got) != string(want) {
+				t.Errorf("mode %v with a table, value %d: want %x, got %x", mode, i, want, got)
+			}
+		}
+	}
+}
+
+func hasFlat(t *testing.T, v any, mode Mode) bool {
+	t.Helper()
+	pl, err := planOf(reflect.TypeOf(v))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pl.st.wholeFlat(mode, false) != nil && pl.st.wholeFlat(mode, true) != nil
+}
+
+func mustMarshal(t testing.TB, o *EncodeOptions, v any) []byte {
+	t.Helper()
+	b, err := o.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// What a flat plan cannot write fails with the error of the general way, and
+// nothing is appended.
+func TestFlatEncodeErrors(t *testing.T) {
+	bad := flatThings()[0]
+	bad.Other.ID = "\xff"
+	got, err := MarshalAppend([]byte("before"), bad)
+	var e *Error
+	if !errors.As(err, &e) || e.Code != ErrUTF8 || e.Path != "Other.ID" || string(got) != "before" {
+		t.Errorf("want %v at Other.ID, got %v; %q", ErrUTF8, err, got)
+	}
+	if _, err := (&EncodeOptions{MaxDepth: 1}).Marshal(flatThing{}); !errors.Is(err, ErrDepth) {
+		t.Errorf("want %v, got %v", ErrDepth, err)
+	}
+	for n := range 40 { // room that ends anywhere
+		dst := make([]byte, n, n+40)
+		if got, err := MarshalAppend(dst, flatThings()[3]); err != nil || string(got[n:]) != string(mustMarshal(t, &EncodeOptions{}, flatThings()[3])) {
+			t.Errorf("behind %d bytes: %x, %v", n, got[n:], err)
+		}
+	}
+}
+
+// sameAsGeneral decodes a value as a whole payload, which is done by the flat
+// plan first, and as the only element of a list, which is done the general way.
+func sameAsGeneral[T any](body []byte, mode Mode, opts DecodeOptions) error {
+	head := []byte{'P', 'o', 't', mode.version()}
+	var one T
+	err := opts.Unmarshal(append(head[:headerSize:headerSize], body...), &one)
+	opts.MaxDepth = depthLimit(opts.MaxDepth) + 1
+	list := make([]T, 1)
+	listErr := opts.Unmarshal(append(append(head[:headerSize:headerSize], seqTag|1), body...), &list)
+	if (err == nil) != (listErr == nil) {
+		return fmt.Errorf("%w; in a list: %v", err, listErr)
+	}
+	if err == nil {
+		if !reflect.DeepEqual(one, list[0]) {
+			return fmt.Errorf("got %+v; in a list: %+v", one, list[0])
+		}
+		return nil
+	}
+	var e, l *Error
+	if !errors.As(err, &e) || !errors.As(listErr, &l) || e.Code != l.Code || e.Offset+1 != l.Offset {
+		return fmt.Errorf("%w; in a list: %v", err, listErr)
+	}
+	return nil
+}
+
+// Every whole payload, every prefix of it and every change of one byte is
+// decoded by the flat plan as it is the general way, errors and offsets included.
+func TestFlatDecodeEqualsGeneral(t *testing.T) {
+	v := flatThings()[9]
+	v.Message = nil
+	for _, mode := range []Mode{V4, Full, Shapes} {
+		payload := mustMarshal(t, &EncodeOptions{Mode: mode}, v)[headerSize:]
+		for _, opts := range []DecodeOptions{{}, {Strings: BorrowStrings}, {Strings: InternStrings}, {DisallowUnknownFields: true}, {MaxDepth: 2}} {
+			try := func(body []byte) {
+				if err := sameAsGeneral[flatThing](body, mode, opts); err != nil {
+					t.Fatalf("mode %v, %x: %v", mode, body, err)
+				}
+			}
+			try(payload)
+			for i := range payload {
+				try(payload[:i])
+				for _, c := range []byte{0, 1, 5, 7, 8, 0x10, 0x27, 0x47, 0x80, 0xa1, 0xc1, 0xff, payload[i] ^ 1} {
+					changed := append([]byte(nil), payload...)
+					changed[i] = c
+					try(changed)
+				}
+			}
+		}
+	}
+}
+
+// Values that are names, or define them, number the names anew.
+func TestFlatDecodeSymbolsAsValues(t *testing.T) {
+	type pair struct{ A, B string }
+	for _, c := range []struct {
+		body string
+		want pair
+	}{
+		{"\xa2\xc2A\xe1x\xc2B\xc1", pair{"x", "A"}},
+		{"\xa2\xc2A\xc2y\xc2B\xc3", pair{"y", "y"}},
+		{"\xa2\xc2A\xc1\xc2B\xe1z", pair{"A", "z"}},
+	} {
+		var got pair
+		if err := Unmarshal([]byte("Pot\x01"+c.body), &got); err != nil || got != c.want {
+			t.Errorf("%x: want %v, got %v, %v", c.body, c.want, got, err)
+		}
+		if err := sameAsGeneral[pair]([]byte(c.body), V4, DecodeOptions{}); err != nil {
+			t.Errorf("%x: %v", c.body, err)
+		}
+	}
+}
+
+// The budget stops a whole payload where it stops the same in a list.
+func TestFlatDecodeBudget(t *testing.T) {
+	v := flatThings()[0]
+	payload := mustMarshal(t, &EncodeOptions{}, v)
+	for n := int64(1); ; n++ {
+		err := (&DecodeOptions{MaxAlloc: n}).Unmarshal(payload, new(flatThing))
+		list := append(append(payload[:headerSize:headerSize], seqTag|1), payload[headerSize:]...)
+		var into []flatThing
+		listErr := (&DecodeOptions{MaxAlloc: n + int64(reflect.TypeFor[flatThing]().Size())}).Unmarshal(list, &into)
+		if codeOf(err) != codeOf(listErr) {
+			t.Fatalf("budget %d: %v; in a list: %v", n, err, listErr)
+		}
+		if err == nil {
+			return
+		}
+	}
+}
+
+// Payloads that a flat plan does not fit do not hinder those that it fits.
+func TestFlatDecodePatience(t *testing.T) {
+	other := mustMarshal(t, &EncodeOptions{}, struct {
+		Y    uint8
+		More []string
+		X    int8
+	}{2, []string{"more"}, 1})
+	own := mustMarshal(t, &EncodeOptions{}, flatPair{1, 2})
+	for i := range 100 {
+		payload := own
+		if i%7 == 0 {
+			payload = other
+		}
+		var got flatPair
+		if err := Unmarshal(payload, &got); err != nil || got != (flatPair{1, 2}) {
+			t.Fatalf("payload %d: %+v, %v", i, got, err)
+		}
+	}
+}
+
+// FuzzFlat decodes bytes as a whole payload and in a list.
+func FuzzFlat(f *testing.F) {
+	for _, v := range flatThings() {
+		for _, mode := range []Mode{V4, Full, Shapes} {
+			f.Add(byte(mode), mustMarshal(f, &EncodeOptions{Mode: mode}, v)[headerSize:])
+		}
+	}
+	f.Add(byte(V4), []byte("\xa2\xc2X\xe1x\xc2Y\xc1"))
+	f.Fuzz(func(t *testing.T, m byte, body []byte) {
+		mode := Mode(m % 3)
+		if err := sameAsGeneral[flatThing](body, mode, DecodeOptions{}); err != nil {
+			t.Error(err)
+		}
+		if err := sameAsGeneral[flatPair](body, mode, DecodeOptions{Strings: InternStrings}); err != nil {
+			t.Error(err)
+		}
+	})
+}
