@@ -49,7 +49,10 @@ func (o *EncodeOptions) Append(dst []byte, v any) ([]byte, error) {
 }
 
 // appendAny appends a value of any type.
-func (w *Writer) appendAny(b []byte, v any) (_ []byte, err error) {
+func (w *Writer) appendAny(b []byte, v any) ([]byte, error) {
+	if pl := w.last; pl != nil && reflect.TypeOf(v) == pl.typ {
+		return w.appendPlanned(b, pl, v)
+	}
 	switch v := v.(type) {
 	case nil:
 		return append(b, specNone), nil
@@ -70,24 +73,28 @@ func (w *Writer) appendAny(b []byte, v any) (_ []byte, err error) {
 	case map[string]any:
 		return w.appendObject(b, v)
 	}
-	rv := reflect.ValueOf(v)
-	pl := w.last
-	if t := rv.Type(); pl == nil || pl.typ != t {
-		if pl, err = planOf(t); err != nil {
-			return b, err
-		}
-		w.last = pl
+	pl, err := planOf(reflect.TypeOf(v))
+	if err != nil {
+		return b, err
 	}
+	w.last = pl
+	return w.appendPlanned(b, pl, v)
+}
+
+// appendPlanned appends a value of the plan's type.
+func (w *Writer) appendPlanned(b []byte, pl *plan, v any) ([]byte, error) {
+	rv := reflect.ValueOf(v)
 	if pl.enc == opPtr && pl.elem.enc != opPtr {
-		if rv.IsNil() {
+		p := rv.UnsafePointer()
+		if p == nil {
 			return append(b, specNone), nil
 		}
-		return w.append(b, pl.elem, pl.elem.enc, rv.UnsafePointer())
+		return w.append(b, pl.elem, pl.elem.enc, p)
 	}
 	// A value within an interface has no address that could be asked for.
 	s := pl.getScratch()
 	s.val.Elem().Set(rv)
-	b, err = w.append(b, pl, pl.enc, s.val.UnsafePointer())
+	b, err := w.append(b, pl, pl.enc, s.val.UnsafePointer())
 	pl.putScratch(s)
 	return b, err
 }
@@ -378,6 +385,12 @@ func (w *Writer) appendElems(b []byte, elem *plan, p unsafe.Pointer, n int) (_ [
 	b = appendHeader(b, kindSeq, uint64(n))
 	if elem.enc == opString {
 		for i, s := range unsafe.Slice((*string)(p), n) {
+			if have := len(b); len(s) < 1<<11 && cap(b)-have > len(s)+wordRoom {
+				if end := putText(b[:cap(b)], have, s); end > 0 {
+					b = b[:end]
+					continue
+				}
+			}
 			if b, err = appendValidText(b, s); err != nil {
 				return b, inPath("["+strconv.Itoa(i)+"]", err)
 			}

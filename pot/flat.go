@@ -19,6 +19,7 @@ import (
 // more the general way, which also finds the error and its place.
 type flatPlan struct {
 	leaves []leaf
+	room   int   // of all leaves
 	depth  int   // levels of nesting
 	cost   int64 // what decoding charges for the definitions
 	most   int64 // the most that it charges for values of a fixed number of bytes,
@@ -27,14 +28,15 @@ type flatPlan struct {
 
 // leaf is one value of a flat plan.
 type leaf struct {
-	lo, hi         uint64 // the bytes before the value, if they are 16 or fewer
-	maskLo, maskHi uint64 // which of those count
-	before         string // the bytes before the value
-	op             op
-	depth          int // levels of nesting around the value within the struct
-	offset         uintptr
-	plan           *plan
-	room           int // the most that this leaf and those after it append, but texts and what op calls for
+	op     op
+	short  bool   // the bytes before the value are up to eight
+	word   uint64 // these bytes, if short
+	mask   uint64 // which bytes of word count
+	before string // the bytes before the value
+	offset uintptr
+	plan   *plan
+	room   int // the most that this leaf and those after it append, but texts and what op calls for
+	depth  int // levels of nesting around the value within the struct
 }
 
 // The bounds of a flat plan, and the room that writing whole words needs behind
@@ -42,8 +44,8 @@ type leaf struct {
 const (
 	maxLeaves   = 256
 	maxLeafSize = 1 << 10 // of elements, in bytes
-	leafRoom    = 16      // of a value: a header and eight bytes, or a header of text
-	wordRoom    = 16
+	leafRoom    = 12      // of a value: a header and eight bytes, or a header of text
+	wordRoom    = 8
 )
 
 // noFlatPlan stands for a struct that cannot have one.
@@ -101,6 +103,7 @@ func flatten(w *Writer, st *structPlan, decode bool) *flatPlan {
 		room += len(out.leaves[i].before) + leafRoom
 		out.leaves[i].room = room
 	}
+	out.room = room
 	return out
 }
 
@@ -193,16 +196,14 @@ func (fl *flattener) charge(pl *plan, o op, levels int) (most int64, ok bool) {
 }
 
 func newLeaf(before []byte, pl *plan, o op, offset uintptr, depth int) leaf {
-	l := leaf{before: string(before), op: o, depth: depth, offset: offset, plan: pl}
-	if len(before) > 16 {
-		return l
+	l := leaf{op: o, before: string(before), offset: offset, plan: pl, depth: depth}
+	if len(before) <= 8 {
+		l.short = true
+		for i, c := range before {
+			l.word |= uint64(c) << (8 * i)
+			l.mask |= 0xff << (8 * i)
+		}
 	}
-	var bytes, mask [16]byte
-	for i, c := range before {
-		bytes[i], mask[i] = c, 0xff
-	}
-	l.lo, l.hi = binary.LittleEndian.Uint64(bytes[:]), binary.LittleEndian.Uint64(bytes[8:])
-	l.maskLo, l.maskHi = binary.LittleEndian.Uint64(mask[:]), binary.LittleEndian.Uint64(mask[8:])
 	return l
 }
 

@@ -67,11 +67,10 @@ func (r *Reader) flatInto(fp *flatPlan, p unsafe.Pointer) bool {
 
 // next reports whether the bytes that stand before the leaf are the next ones.
 func (l *leaf) next(data []byte, pos int) bool {
-	n := len(l.before)
-	if n <= 16 && pos+16 <= len(data) {
-		lo, hi := binary.LittleEndian.Uint64(data[pos:]), binary.LittleEndian.Uint64(data[pos+8:])
-		return (lo^l.lo)&l.maskLo|(hi^l.hi)&l.maskHi == 0
+	if l.short && pos+8 <= len(data) {
+		return (binary.LittleEndian.Uint64(data[pos:])^l.word)&l.mask == 0
 	}
+	n := len(l.before)
 	return len(data)-pos >= n && string(data[pos:pos+n]) == l.before
 }
 

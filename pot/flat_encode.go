@@ -51,15 +51,14 @@ func (w *Writer) appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer) ([]byte, b
 		return b, false
 	}
 	from, i, depth := len(b), len(b), w.depth
+	if cap(b)-i < fp.room {
+		b = slices.Grow(b, fp.room)
+	}
 	b = b[:cap(b)]
 	for k := range fp.leaves {
 		l := &fp.leaves[k]
-		if len(b)-i < l.room {
-			b = moreRoom(b, i, l.room)
-		}
-		if len(l.before) <= 16 {
-			binary.LittleEndian.PutUint64(b[i:], l.lo)
-			binary.LittleEndian.PutUint64(b[i+8:], l.hi)
+		if l.short {
+			binary.LittleEndian.PutUint64(b[i:], l.word)
 		} else {
 			copy(b[i:], l.before)
 		}
@@ -99,8 +98,7 @@ func (w *Writer) appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer) ([]byte, b
 		case opFloat64:
 			v := *(*float64)(vp)
 			if f := float32(v); float64(f) == v {
-				b = appendFloat32(b[:i], f)
-				i, b = len(b), b[:cap(b)]
+				i = len(appendFloat32(b[:i], f)) // there is room
 				break
 			}
 			b[i] = floatTag | 7
@@ -113,7 +111,9 @@ func (w *Writer) appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer) ([]byte, b
 			if w.depth = depth; err != nil {
 				return b[:from], false
 			}
-			i = len(b)
+			if i = len(b); cap(b)-i < l.room {
+				b = slices.Grow(b, l.room)
+			}
 			b = b[:cap(b)]
 		}
 	}
