@@ -268,16 +268,9 @@ func (w *Writer) appendFields(b []byte, st *structPlan, p unsafe.Pointer, keyed 
 		fp := unsafe.Add(p, f.offset)
 		switch f.enc {
 		case opString:
-			s := *(*string)(fp)
-			if len(s) >= 1<<11 || !validText(unsafe.Slice(unsafe.StringData(s), len(s))) {
-				break
+			if b, err = appendValidText(b, *(*string)(fp)); err != nil {
+				return b, inPath(f.name, err)
 			}
-			if len(s) <= argMask {
-				b = append(b, bytesTag|byte(len(s)))
-			} else {
-				b = append(b, bytesTag|moreFlag|byte(len(s)&argMask), byte(len(s)>>4))
-			}
-			b = append(b, s...)
 			continue
 		case opUint8:
 			b = append(b, uintTag, *(*uint8)(fp))
@@ -385,12 +378,6 @@ func (w *Writer) appendElems(b []byte, elem *plan, p unsafe.Pointer, n int) (_ [
 	b = appendHeader(b, kindSeq, uint64(n))
 	if elem.enc == opString {
 		for i, s := range unsafe.Slice((*string)(p), n) {
-			if have := len(b); len(s) < 1<<11 && cap(b)-have > len(s)+wordRoom {
-				if end := putText(b[:cap(b)], have, s); end > 0 {
-					b = b[:end]
-					continue
-				}
-			}
 			if b, err = appendValidText(b, s); err != nil {
 				return b, inPath("["+strconv.Itoa(i)+"]", err)
 			}

@@ -1,10 +1,7 @@
 package pot
 
 import (
-	"encoding/binary"
 	"sync/atomic"
-	"unicode/utf8"
-	"unsafe"
 )
 
 // A flatPlan is a struct, with the structs within it, as a list of its leaves:
@@ -205,39 +202,4 @@ func newLeaf(before []byte, pl *plan, o op, offset uintptr, depth int) leaf {
 		}
 	}
 	return l
-}
-
-// copyText copies text to dst, which has room for it, and reports whether it is
-// UTF-8. Short texts are copied and looked through by the same loads.
-func copyText(dst []byte, text string) bool {
-	src := unsafe.Slice(unsafe.StringData(text), len(text))
-	n := len(src)
-	var all uint64
-	switch {
-	case n > 64:
-		copy(dst, src)
-		return validText(src)
-	case n >= 8:
-		dst = dst[:n]
-		for i := 8; i < n; i += 8 {
-			word := binary.LittleEndian.Uint64(src[i-8:])
-			all |= word
-			binary.LittleEndian.PutUint64(dst[i-8:], word)
-		}
-		word := binary.LittleEndian.Uint64(src[n-8:])
-		all |= word
-		binary.LittleEndian.PutUint64(dst[n-8:], word)
-	case n >= 4:
-		first, last := binary.LittleEndian.Uint32(src), binary.LittleEndian.Uint32(src[n-4:])
-		all = uint64(first | last)
-		binary.LittleEndian.PutUint32(dst, first)
-		binary.LittleEndian.PutUint32(dst[n-4:], last)
-	default:
-		dst = dst[:n]
-		for i, c := range src {
-			all |= uint64(c)
-			dst[i] = c
-		}
-	}
-	return all&highBits == 0 || utf8.Valid(src)
 }

@@ -231,6 +231,11 @@ func appendText(b []byte, s string) []byte {
 }
 
 func appendValidText(b []byte, s string) ([]byte, error) {
+	if from := len(b); len(s) < 1<<11 && cap(b)-from > len(s)+wordRoom {
+		if end := putText(b[:cap(b)], from, s); end > 0 {
+			return b[:end], nil
+		}
+	}
 	if !validText(unsafe.Slice(unsafe.StringData(s), len(s))) {
 		return b, encodeError(ErrUTF8, "string of %d bytes", len(s))
 	}
