@@ -87,13 +87,9 @@ func (r *Reader) decode(v any, whole bool) error {
 	if rv.Kind() != reflect.Pointer || rv.IsNil() {
 		return encodeError(ErrUnsupported, "decoding needs a pointer, not %T", v)
 	}
-	pl := r.last
-	if t := rv.Type(); pl == nil || pl.typ != t {
-		var err error
-		if pl, err = planOf(t); err != nil {
-			return err
-		}
-		r.last = pl
+	pl, err := planOf(rv.Type())
+	if err != nil {
+		return err
 	}
 	if whole && pl.elem.dec == opStruct {
 		return r.wholeInto(pl.elem, rv.UnsafePointer())

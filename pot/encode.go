@@ -38,6 +38,9 @@ func (o *EncodeOptions) Append(dst []byte, v any) ([]byte, error) {
 	if o.Canonical {
 		return appendCanonicalValue(dst, v, o)
 	}
+	if b, done := o.appendWhole(dst, v); done {
+		return b, nil
+	}
 	w := newWriter(dst, o)
 	w.header()
 	b, err := w.appendAny(w.buf, v)
@@ -50,9 +53,6 @@ func (o *EncodeOptions) Append(dst []byte, v any) ([]byte, error) {
 
 // appendAny appends a value of any type.
 func (w *Writer) appendAny(b []byte, v any) ([]byte, error) {
-	if pl := w.last; pl != nil && reflect.TypeOf(v) == pl.typ {
-		return w.appendPlanned(b, pl, v)
-	}
 	switch v := v.(type) {
 	case nil:
 		return append(b, specNone), nil
@@ -73,17 +73,11 @@ func (w *Writer) appendAny(b []byte, v any) ([]byte, error) {
 	case map[string]any:
 		return w.appendObject(b, v)
 	}
-	pl, err := planOf(reflect.TypeOf(v))
+	rv := reflect.ValueOf(v)
+	pl, err := planOf(rv.Type())
 	if err != nil {
 		return b, err
 	}
-	w.last = pl
-	return w.appendPlanned(b, pl, v)
-}
-
-// appendPlanned appends a value of the plan's type.
-func (w *Writer) appendPlanned(b []byte, pl *plan, v any) ([]byte, error) {
-	rv := reflect.ValueOf(v)
 	if pl.enc == opPtr && pl.elem.enc != opPtr {
 		p := rv.UnsafePointer()
 		if p == nil {
@@ -94,7 +88,7 @@ func (w *Writer) appendPlanned(b []byte, pl *plan, v any) ([]byte, error) {
 	// A value within an interface has no address that could be asked for.
 	s := pl.getScratch()
 	s.val.Elem().Set(rv)
-	b, err := w.append(b, pl, pl.enc, s.val.UnsafePointer())
+	b, err = w.append(b, pl, pl.enc, s.val.UnsafePointer())
 	pl.putScratch(s)
 	return b, err
 }
@@ -215,7 +209,7 @@ func (w *Writer) appendPointer(b []byte, pl *plan, p unsafe.Pointer) ([]byte, er
 // appendStruct appends a struct as a record in mode Shapes, else as a map.
 func (w *Writer) appendStruct(b []byte, st *structPlan, p unsafe.Pointer) (_ []byte, err error) {
 	if fp := w.flatPlan(st); fp != nil {
-		if b, done := w.appendFlat(b, fp, p); done {
+		if b, done := appendFlat(b, fp, p, w); done {
 			return b, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package pot
 
 import (
+	"slices"
 	"sync/atomic"
 )
 
@@ -17,23 +18,26 @@ import (
 type flatPlan struct {
 	leaves []leaf
 	room   int   // of all leaves
+	plain  bool  // encoding needs no writer
 	depth  int   // levels of nesting
 	cost   int64 // what decoding charges for the definitions
 	most   int64 // the most that it charges for values of a fixed number of bytes,
 	each   int64 // and for each byte of the input besides
 }
 
-// leaf is one value of a flat plan.
+// leaf is one value of a flat plan. Its fields fill one line of the processor's
+// cache.
 type leaf struct {
 	op     op
 	short  bool   // the bytes before the value are up to eight
-	word   uint64 // these bytes, if short
+	depth  int16  // levels of nesting around the value within the struct
+	room   int32  // the most that this leaf and those after it append, but texts and what op calls for
+	word   uint64 // the bytes before the value, if short
 	mask   uint64 // which bytes of word count
 	before string // the bytes before the value
+	size   int    // of before
 	offset uintptr
 	plan   *plan
-	room   int // the most that this leaf and those after it append, but texts and what op calls for
-	depth  int // levels of nesting around the value within the struct
 }
 
 // The bounds of a flat plan, and the room that writing whole words needs behind
@@ -50,9 +54,10 @@ var noFlatPlan = new(flatPlan)
 
 // flatPlans are a struct's own, for whole payloads without a table.
 type flatPlans struct {
-	enc, dec [2]atomic.Pointer[flatPlan] // of mode Shapes, and of the others
+	enc, dec [2]atomic.Pointer[flatPlan] // by flatIndex
 }
 
+// flatIndex tells mode Shapes from the others, which write leaves alike.
 func flatIndex(m Mode) int {
 	if m == Shapes {
 		return 1
@@ -60,7 +65,7 @@ func flatIndex(m Mode) int {
 	return 0
 }
 
-// whole returns the flat plan for a payload that the struct is, or nil.
+// wholeFlat returns the flat plan for a payload that the struct is, or nil.
 func (st *structPlan) wholeFlat(m Mode, decode bool) *flatPlan {
 	cache := &st.flat.enc[flatIndex(m)]
 	if decode {
@@ -97,10 +102,14 @@ func flatten(w *Writer, st *structPlan, decode bool) *flatPlan {
 	out.cost += int64(w.nsymbols) * int64(symbolCost)
 	room := wordRoom
 	for i := len(out.leaves) - 1; i >= 0; i-- {
-		room += len(out.leaves[i].before) + leafRoom
-		out.leaves[i].room = room
+		room += out.leaves[i].size + leafRoom
+		out.leaves[i].room = int32(room)
 	}
 	out.room = room
+	out.plain = true
+	for i := range out.leaves {
+		out.plain = out.plain && quickOp(out.leaves[i].op)
+	}
 	return out
 }
 
@@ -192,8 +201,17 @@ func (fl *flattener) charge(pl *plan, o op, levels int) (most int64, ok bool) {
 	return 0, o >= opBool && o <= opBytes
 }
 
+// quickOp reports whether appendFlat encodes such values by itself.
+func quickOp(o op) bool {
+	switch o {
+	case opString, opUint8, opUint16, opUint32, opUint64, opInt32, opInt64, opBool, opFloat64:
+		return true
+	}
+	return false
+}
+
 func newLeaf(before []byte, pl *plan, o op, offset uintptr, depth int) leaf {
-	l := leaf{op: o, before: string(before), offset: offset, plan: pl, depth: depth}
+	l := leaf{op: o, before: string(before), size: len(before), offset: offset, plan: pl, depth: int16(depth)}
 	if len(before) <= 8 {
 		l.short = true
 		for i, c := range before {
@@ -202,4 +220,40 @@ func newLeaf(before []byte, pl *plan, o op, offset uintptr, depth int) leaf {
 		}
 	}
 	return l
+}
+
+// flat returns the flat plan by the table, once the table knows the names of the
+// struct. Its numbers never change, unless it is linked. The writer is one for
+// the table; without it no plan is made.
+func (t *Table) flatPlan(w *Writer, m Mode, st *structPlan) *flatPlan {
+	cache := &t.flat[flatIndex(m)]
+	known := cache.Load()
+	if known != nil && st.num < len(*known) && (*known)[st.num] != nil {
+		if fp := (*known)[st.num]; fp != noFlatPlan {
+			return fp
+		}
+		return nil
+	}
+	if w == nil {
+		return nil
+	}
+	fp := flatten(w, st, false)
+	for {
+		var list []*flatPlan
+		if known != nil {
+			list = slices.Clone(*known)
+		}
+		for st.num >= len(list) {
+			list = append(list, nil)
+		}
+		list[st.num] = fp
+		if cache.CompareAndSwap(known, &list) {
+			break
+		}
+		known = cache.Load()
+	}
+	if fp == noFlatPlan {
+		return nil
+	}
+	return fp
 }

@@ -43,13 +43,13 @@ func (r *Reader) flatInto(fp *flatPlan, p unsafe.Pointer) bool {
 		if !l.next(r.data, r.pos) {
 			break
 		}
-		pos := r.pos + len(l.before)
+		pos := r.pos + l.size
 		vp := unsafe.Add(p, l.offset)
 		if end := r.quick(l.op, vp, pos); end > 0 {
 			r.pos = end
 			continue
 		}
-		r.pos, r.depth = pos, l.depth
+		r.pos, r.depth = pos, int(l.depth)
 		if r.value(l.plan, l.op, vp) != nil {
 			break
 		}
@@ -70,7 +70,7 @@ func (l *leaf) next(data []byte, pos int) bool {
 	if l.short && pos+8 <= len(data) {
 		return (binary.LittleEndian.Uint64(data[pos:])^l.word)&l.mask == 0
 	}
-	n := len(l.before)
+	n := l.size
 	return len(data)-pos >= n && string(data[pos:pos+n]) == l.before
 }
 

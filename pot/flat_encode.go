@@ -4,53 +4,66 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"reflect"
 	"slices"
 	"unsafe"
 )
 
-// flatPlan returns the flat plan for the struct that is written next, or nil.
-func (w *Writer) flatPlan(st *structPlan) *flatPlan {
-	switch {
-	case w.opts.Table != nil:
-		return w.tableFlat(st)
-	case w.depth == 0: // only the whole payload has no level around it
-		return st.wholeFlat(w.opts.Mode, false)
+// appendWhole appends the payload of v if v points to a struct with a flat plan.
+// It reports false if that is not so or v cannot be encoded.
+func (o *EncodeOptions) appendWhole(dst []byte, v any) ([]byte, bool) {
+	if o.Link || v == nil {
+		return dst, false
 	}
-	return nil
+	pl := recentPlan(reflect.TypeOf(v))
+	if pl == nil || pl.enc != opPtr || pl.elem.enc != opStruct {
+		return dst, false
+	}
+	p := reflect.ValueOf(v).UnsafePointer()
+	if p == nil {
+		return dst, false
+	}
+	var fp *flatPlan
+	if o.Table == nil {
+		fp = pl.elem.st.wholeFlat(o.Mode, false)
+	} else {
+		fp = o.Table.flatPlan(nil, o.Mode, pl.elem.st)
+	}
+	if fp == nil || fp.depth > depthLimit(o.MaxDepth) {
+		return dst, false
+	}
+	b := dst
+	if !o.NoHeader {
+		b = append(b, 'P', 'o', 't', o.Mode.version())
+	}
+	if fp.plain {
+		return appendFlat(b, fp, p, nil)
+	}
+	w := newWriter(nil, o)
+	b, done := appendFlat(b, fp, p, w)
+	w.release(!done)
+	return b, done
 }
 
-// tableFlat returns the flat plan by the writer's table, once the table knows
-// the names of the struct. Its numbers never change.
-func (w *Writer) tableFlat(st *structPlan) *flatPlan {
-	if w.opts.Link {
+// flatPlan returns the flat plan for the struct that is written next, or nil.
+func (w *Writer) flatPlan(st *structPlan) (fp *flatPlan) {
+	switch {
+	case w.opts.Table != nil && !w.opts.Link:
+		fp = w.opts.Table.flatPlan(w, w.opts.Mode, st)
+	case w.opts.Table == nil && w.depth == 0: // only the whole payload has no level around it
+		fp = st.wholeFlat(w.opts.Mode, false)
+	}
+	if fp == nil || w.depth+fp.depth > w.maxDepth {
 		return nil
 	}
-	cache := &w.flat[flatIndex(w.opts.Mode)]
-	if st.num < len(*cache) {
-		if fp := (*cache)[st.num]; fp != nil {
-			if fp == noFlatPlan {
-				return nil
-			}
-			return fp
-		}
-	}
-	for st.num >= len(*cache) {
-		*cache = append(*cache, nil)
-	}
-	(*cache)[st.num] = flatten(w, st, false)
-	if fp := (*cache)[st.num]; fp != noFlatPlan {
-		return fp
-	}
-	return nil
+	return fp
 }
 
-// appendFlat appends a struct by its flat plan. It reports false if that is not
-// possible; what it did is then to be done again.
-func (w *Writer) appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer) ([]byte, bool) {
-	if w.depth+fp.depth > w.maxDepth {
-		return b, false
-	}
-	from, i, depth := len(b), len(b), w.depth
+// appendFlat appends a struct by its flat plan. It reports false if a value
+// cannot be encoded; then b is as it was. The writer is needed only if the plan
+// is not plain.
+func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bool) {
+	from, i := len(b), len(b)
 	if cap(b)-i < fp.room {
 		b = slices.Grow(b, fp.room)
 	}
@@ -62,7 +75,7 @@ func (w *Writer) appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer) ([]byte, b
 		} else {
 			copy(b[i:], l.before)
 		}
-		i += len(l.before)
+		i += l.size
 		vp := unsafe.Add(p, l.offset)
 		switch l.op {
 		case opString:
@@ -70,8 +83,9 @@ func (w *Writer) appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer) ([]byte, b
 			if len(s) >= 1<<11 {
 				return b[:from], false // rare enough to be done again
 			}
-			if len(b)-i < len(s)+l.room {
-				b = moreRoom(b, i, len(s)+l.room)
+			if room := len(s) + int(l.room); len(b)-i < room {
+				b = slices.Grow(b[:i], room)
+				b = b[:cap(b)]
 			}
 			if i = putText(b, i, s); i < 0 {
 				return b[:from], false
@@ -105,25 +119,27 @@ func (w *Writer) appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer) ([]byte, b
 			binary.LittleEndian.PutUint64(b[i+1:], math.Float64bits(v))
 			i += 9
 		default:
-			var err error
-			w.depth = depth + l.depth
-			b, err = w.append(b[:i], l.plan, l.op, vp)
-			if w.depth = depth; err != nil {
+			out, err := w.appendLeaf(b[:i], l, vp)
+			if err != nil {
 				return b[:from], false
 			}
-			if i = len(b); cap(b)-i < l.room {
-				b = slices.Grow(b, l.room)
-			}
-			b = b[:cap(b)]
+			b, i = out[:cap(out)], len(out)
 		}
 	}
 	return b[:i], true
 }
 
-// moreRoom returns b with room for n bytes after the first i.
-func moreRoom(b []byte, i, n int) []byte {
-	b = slices.Grow(b[:i], n)
-	return b[:cap(b)]
+// appendLeaf appends a value of a less common type, and makes room for what
+// follows.
+func (w *Writer) appendLeaf(b []byte, l *leaf, p unsafe.Pointer) ([]byte, error) {
+	depth := w.depth
+	w.depth += int(l.depth)
+	b, err := w.append(b, l.plan, l.op, p)
+	w.depth = depth
+	if err == nil && cap(b)-len(b) < int(l.room) {
+		b = slices.Grow(b, int(l.room))
+	}
+	return b, err
 }
 
 // putText puts a text of less than 2,048 bytes at i, where there is room, and

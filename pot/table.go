@@ -38,6 +38,10 @@ type Table struct {
 	// valid, since numbers never change.
 	writers sync.Pool
 
+	// flat holds flat plans by number of the struct plan. The lists are replaced,
+	// not changed.
+	flat [2]atomic.Pointer[[]*flatPlan]
+
 	mu        sync.RWMutex // guards all below, and the making of snapshots
 	bySymbol  map[string]int32
 	byNames   map[uint64][]int32 // shapes by a hash of their names

@@ -45,11 +45,6 @@ type Writer struct {
 	names         []string            // of one object, for a moment
 	fresh         []int32             // symbols that came with a linked table's new shape
 
-	// flat holds, with a table, by number of the struct plan what tableFlat found.
-	flat [2][]*flatPlan
-
-	last *plan // of the value written last: the next is often of its type
-
 	before TableVersion // of a linked table, to go back to on failure
 }
 
