@@ -142,6 +142,17 @@ func (fl *flattener) add(st *structPlan, offset uintptr, depth int) bool {
 			return false
 		}
 		fl.out.most += most
+		if o == opSlice || o == opArray {
+			fl.out.depth = max(fl.out.depth, depth+1)
+		}
+		if !fl.decode && f.plan.elem != nil && f.plan.elem.enc == opString {
+			switch o {
+			case opPtr:
+				o = opTextPtr
+			case opSlice:
+				o = opTexts
+			}
+		}
 		fl.out.leaves = append(fl.out.leaves, newLeaf(fl.before, f.plan, o, offset+f.offset, depth))
 		fl.before = fl.before[:0]
 	}
@@ -204,7 +215,7 @@ func (fl *flattener) charge(pl *plan, o op, levels int) (most int64, ok bool) {
 // quickOp reports whether appendFlat encodes such values by itself.
 func quickOp(o op) bool {
 	switch o {
-	case opString, opUint8, opUint16, opUint32, opUint64, opInt32, opInt64, opBool, opFloat64:
+	case opString, opUint8, opUint16, opUint32, opUint64, opInt32, opInt64, opBool, opFloat64, opTextPtr, opTexts:
 		return true
 	}
 	return false

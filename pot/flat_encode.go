@@ -79,15 +79,18 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 		vp := unsafe.Add(p, l.offset)
 		switch l.op {
 		case opString:
-			s := *(*string)(vp)
-			if len(s) >= 1<<11 {
-				return b[:from], false // rare enough to be done again
+			if b, i = putText(b, i, *(*string)(vp), int(l.room)); i < 0 {
+				return b[:from], false
 			}
-			if room := len(s) + int(l.room); len(b)-i < room {
-				b = slices.Grow(b[:i], room)
-				b = b[:cap(b)]
+		case opTexts:
+			if b, i = putTexts(b, i, *(*[]string)(vp), int(l.room)); i < 0 {
+				return b[:from], false
 			}
-			if i = putText(b, i, s); i < 0 {
+		case opTextPtr:
+			if text := *(**string)(vp); text == nil {
+				b[i] = specNone
+				i++
+			} else if b, i = putText(b, i, *text, int(l.room)); i < 0 {
 				return b[:from], false
 			}
 		case opUint8:
@@ -142,20 +145,38 @@ func (w *Writer) appendLeaf(b []byte, l *leaf, p unsafe.Pointer) ([]byte, error)
 	return b, err
 }
 
-// putText puts a text of less than 2,048 bytes at i, where there is room, and
-// returns its end, or -1 if it is not UTF-8.
-func putText(b []byte, i int, s string) int {
-	if len(s) <= argMask {
+// putText puts a text at i and returns its end, or -1 if it is not UTF-8. There
+// is room for a header, and is again for what follows it.
+func putText(b []byte, i int, s string, room int) ([]byte, int) {
+	if room += len(s); len(b)-i < room {
+		b = slices.Grow(b[:i], room)
+		b = b[:cap(b)]
+	}
+	switch {
+	case len(s) <= argMask:
 		b[i] = bytesTag | byte(len(s))
 		i++
-	} else {
+	case len(s) < 1<<11:
 		b[i], b[i+1] = bytesTag|moreFlag|byte(len(s)&argMask), byte(len(s)>>4)
 		i += 2
+	default:
+		i = len(appendHeader(b[:i], kindBytes, uint64(len(s))))
 	}
 	if !copyText(b[i:], s) {
-		return -1
+		return b, -1
 	}
-	return i + len(s)
+	return b, i + len(s)
+}
+
+// putTexts puts a sequence of texts, in the way of putText.
+func putTexts(b []byte, i int, texts []string, room int) ([]byte, int) {
+	i = len(appendHeader(b[:i], kindSeq, uint64(len(texts))))
+	for _, s := range texts {
+		if b, i = putText(b, i, s, room); i < 0 {
+			break
+		}
+	}
+	return b, i
 }
 
 // putUint is appendUint where there is room for nine bytes.

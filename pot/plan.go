@@ -66,6 +66,10 @@ const (
 	opPotMethod
 	opBinaryMethod
 	opTextMethod
+
+	// Only in flat plans:
+	opTextPtr // a pointer to a string
+	opTexts   // a slice of strings
 )
 
 // structPlan is the part of a plan that structs have.

@@ -226,8 +226,8 @@ func appendText(b []byte, s string) []byte {
 }
 
 func appendValidText(b []byte, s string) ([]byte, error) {
-	if from := len(b); len(s) < 1<<11 && cap(b)-from > len(s)+wordRoom {
-		if end := putText(b[:cap(b)], from, s); end > 0 {
+	if from := len(b); cap(b)-from >= len(s)+leafRoom {
+		if b, end := putText(b[:cap(b)], from, s, leafRoom); end > 0 {
 			return b[:end], nil
 		}
 	}
