@@ -57,7 +57,8 @@ type Reader struct {
 	strange  *structPlan
 	patience int
 
-	spare []*shape // shapes of earlier payloads, to be used again
+	spare  []*shape // shapes of earlier payloads, to be used again
+	places [8]place // of a view
 }
 
 // What a reader keeps for the next payload is bounded.
@@ -571,28 +572,55 @@ func (r *Reader) skipMany(n uint64) error {
 	return nil
 }
 
-// skipShort reads over values as long as their atoms are short and define
-// nothing, and returns how many are left.
+// skipShort reads over values as long as their atoms have headers of at most
+// two bytes and define nothing, and returns how many are left.
 func (r *Reader) skipShort(n uint64) uint64 {
-	for {
-		if r.pos, n = skipSimple(r.data, r.pos, n); n == 0 || r.pos >= len(r.data) {
-			return n
+	data, pos := r.data, r.pos
+	for n > 0 && uint(pos) < uint(len(data)) {
+		c := data[pos]
+		if size := int(simpleLen[c]); size > 0 && size <= len(data)-pos {
+			pos += size
+			n--
+			continue
 		}
-		switch c := r.data[r.pos]; {
-		case c&moreFlag != 0:
-			return n
-		case c>>5 == kindSeq:
-			n += uint64(c & argMask)
-		case c>>5 == kindMap:
-			n += 2 * uint64(c&argMask)
-		case r.mode != Shapes || c > argMask || c < specShape || int(c)-specShape >= len(r.shapes):
-			return n
-		default:
-			n += uint64(len(r.shapes[c-specShape].ids))
+		arg, next := int(c&argMask), pos+1
+		if c&moreFlag != 0 {
+			if next >= len(data) || data[next] >= 0x80 {
+				break
+			}
+			arg |= int(data[next]) << 4
+			next++
 		}
-		r.pos++
-		n--
+		members, ok := r.shortBody(c>>5, arg)
+		if c >= bytesTag {
+			next, ok = next+arg, arg <= len(data)-next
+		}
+		if !ok {
+			break
+		}
+		pos = next
+		n += members - 1
 	}
+	r.pos = pos
+	return n
+}
+
+// shortBody returns how many values follow the header of an atom that is no
+// bytes. It reports false for atoms that need a closer look.
+func (r *Reader) shortBody(kind byte, arg int) (members uint64, ok bool) {
+	switch kind {
+	case kindSeq:
+		return uint64(arg), true
+	case kindMap:
+		return 2 * uint64(arg), true
+	case kindSymbol:
+		return 0, arg&1 == 1
+	case kindSpecial:
+		if id := arg - specShape; r.mode == Shapes && uint(id) < uint(len(r.shapes)) {
+			return uint64(len(r.shapes[id].ids)), true
+		}
+	}
+	return 0, false
 }
 
 // Read reads any Go value, as Unmarshal does.

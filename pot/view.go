@@ -206,10 +206,8 @@ func (v Value) Field(name string) (Value, error) {
 		return Value{}, err
 	}
 	if sh != nil {
-		for j, id := range sh.ids {
-			if r.syms[id].text == name {
-				return v.recordField(j, name)
-			}
+		if j := r.place(sh, name); j >= 0 {
+			return v.recordField(j, name)
 		}
 		return Value{}, errAt(ErrNotFound, v.pos, "member %q", name)
 	}
@@ -229,6 +227,28 @@ func (v Value) Field(name string) (Value, error) {
 		}
 	}
 	return Value{}, errAt(ErrNotFound, v.pos, "member %q", name)
+}
+
+// place is where a shape has a name: programs ask for the same fields again.
+type place struct {
+	sh   *shape
+	name string
+	at   int
+}
+
+// place returns where a shape has a name, or -1.
+func (r *Reader) place(sh *shape, name string) int {
+	known := &r.places[len(name)%len(r.places)]
+	if known.sh == sh && known.name == name {
+		return known.at
+	}
+	for j, id := range sh.ids {
+		if r.syms[id].text == name {
+			*known = place{sh, name, j}
+			return j
+		}
+	}
+	return -1
 }
 
 // recordField returns value j of the record whose values are next.
