@@ -50,13 +50,86 @@ func (w *Writer) flatPlan(st *structPlan) (fp *flatPlan) {
 	switch {
 	case w.opts.Table != nil && !w.opts.Link:
 		fp = w.opts.Table.flatPlan(w, w.opts.Mode, st)
-	case w.opts.Table == nil && w.depth == 0: // only the whole payload has no level around it
+	case w.opts.Table == nil:
 		fp = st.wholeFlat(w.opts.Mode, false)
+		if fp != nil && w.depth > 0 { // only the whole payload has no level around it
+			fp = w.listFlat(st)
+		}
 	}
 	if fp == nil || w.depth+fp.depth > w.maxDepth {
 		return nil
 	}
 	return fp
+}
+
+// listPlan is the flat plan of a struct that occurs many times in payloads
+// without a table. It fits the payloads in which its names have the same numbers.
+type listPlan struct {
+	fp      *flatPlan
+	numbers []uint32
+	payload int // of the writer, counted, in which the numbers were compared last
+	fits    bool
+	met     int // times without a plan that fits
+}
+
+// worthAPlan is how often a struct occurs before a flat plan is made for it.
+const worthAPlan = 16
+
+// listFlat returns the flat plan of a struct within a payload without a table,
+// once the payload has defined all its names. It is made when the struct has
+// occurred several times, here or in earlier payloads.
+func (w *Writer) listFlat(st *structPlan) *flatPlan {
+	for st.num >= len(w.lists) {
+		w.lists = append(w.lists, listPlan{payload: -1})
+	}
+	l := &w.lists[st.num]
+	if l.payload == w.payload && l.fits {
+		return l.fp
+	}
+	l.met++
+	due := l.met >= worthAPlan
+	if !due && (l.fp == nil || l.payload == w.payload) {
+		return nil
+	}
+	numbers, known := w.appendNumbers(append(w.numbers[:0], uint32(w.opts.Mode)), st)
+	w.numbers = numbers
+	if !known {
+		return nil
+	}
+	if l.fits, l.payload = slices.Equal(numbers, l.numbers), w.payload; !l.fits && due {
+		l.fp, l.numbers, l.fits = flatten(w, st, false), slices.Clone(numbers), true
+	}
+	if !l.fits {
+		return nil
+	}
+	l.met = 0
+	return l.fp
+}
+
+// appendNumbers appends the numbers that a flat plan of the struct depends on.
+// It reports false if the payload has not defined one yet.
+func (w *Writer) appendNumbers(dst []uint32, st *structPlan) (_ []uint32, known bool) {
+	if w.opts.Mode == Shapes {
+		if st.num >= len(w.shapes) || w.shapes[st.num] <= 0 {
+			return dst, false
+		}
+		dst = append(dst, uint32(w.shapes[st.num]))
+	}
+	for i := range st.fields {
+		f := &st.fields[i]
+		if w.opts.Mode != Shapes {
+			if int(f.num) >= len(w.symbols) || w.symbols[f.num] == 0 {
+				return dst, false
+			}
+			dst = append(dst, w.symbols[f.num])
+		}
+		if f.enc == opStruct {
+			if dst, known = w.appendNumbers(dst, f.plan.st); !known {
+				return dst, false
+			}
+		}
+	}
+	return dst, true
 }
 
 // appendFlat appends a struct by its flat plan. It reports false if a value
