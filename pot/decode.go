@@ -373,21 +373,29 @@ func (r *Reader) membersInto(pl *plan, p unsafe.Pointer, n int) error {
 	return nil
 }
 
-// nextKnown reads a key if it is a known symbol with a number below eight, and
-// names the field that comes next in the struct's order.
+// nextKnown reads a key if it is a known symbol with a header of one or two
+// bytes, and names the field that comes next in the struct's order.
 func (r *Reader) nextKnown(st *structPlan, next int) bool {
-	if r.pos >= len(r.data) || next >= len(st.fields) {
+	if r.pos+1 >= len(r.data) || next >= len(st.fields) {
 		return false
 	}
-	c := r.data[r.pos]
-	id := int(c&argMask) >> 1
-	if c&^argMask != symbolTag || c&1 == 0 || id >= len(r.syms) {
+	c, size := r.data[r.pos], 1
+	arg := int(c & argMask)
+	if c&moreFlag != 0 {
+		high := r.data[r.pos+1]
+		if high >= 0x80 {
+			return false
+		}
+		arg, size = arg|int(high)<<4, 2
+	}
+	id := arg >> 1
+	if c>>5 != kindSymbol || arg&1 == 0 || id >= len(r.syms) {
 		return false
 	}
 	if atomic.LoadInt32(&r.syms[id].num) != st.fields[next].num {
 		return false
 	}
-	r.pos++
+	r.pos += size
 	return true
 }
 

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/big"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,42 @@ func mustMarshal(t testing.TB, o *EncodeOptions, v any) []byte {
 	return b
 }
 
+// Lists of structs get flat plans within payloads, whose names have other numbers
+// in the next. What a fresh linked table makes of the same values, by the general
+// way, are the same bytes.
+func TestFlatListsEqualGeneral(t *testing.T) {
+	type one struct {
+		Name   string
+		Pairs  []flatPair
+		Things []flatThing
+	}
+	type two struct {
+		Y      int8
+		Things []flatThing
+		Pairs  []flatPair
+		Logs   []logRecord
+	}
+	things := slices.Concat(flatThings(), flatThings(), flatThings())
+	pairs := make([]flatPair, 40)
+	values := []any{one{"a", pairs, things}, two{1, things, pairs, makeLogSet().Logs[:50]}, pairs, things, one{"b", pairs[:3], things[:2]}, two{2, nil, pairs[:1], nil}}
+	for i := range 60 {
+		for _, mode := range []Mode{V4, Shapes, Full} {
+			v := values[(i+i/9)%len(values)]
+			want := mustMarshal(t, &EncodeOptions{Mode: mode, Table: NewTable(nil), Link: true}, v)
+			if got := mustMarshal(t, &EncodeOptions{Mode: mode}, v); string(got) != string(want) {
+				t.Fatalf("payload %d, %T in mode %v: want %x, got %x", i, v, mode, want, got)
+			}
+		}
+	}
+	bad := append([]flatPair(nil), pairs...)
+	texts := make([]struct{ A, B string }, 40)
+	texts[39].B = "\xff"
+	var e *Error
+	if _, err := Marshal([]any{bad, texts}); !errors.As(err, &e) || e.Code != ErrUTF8 || e.Path != "[1][39].B" {
+		t.Errorf("want %v at [1][39].B, got %v", ErrUTF8, err)
+	}
+}
+
 // What a flat plan cannot write fails with the error of the general way, and
 // nothing is appended.
 func TestFlatEncodeErrors(t *testing.T) {
@@ -166,9 +203,13 @@ func sameAsGeneral[T any](body []byte, mode Mode, opts DecodeOptions) error {
 func TestFlatDecodeEqualsGeneral(t *testing.T) {
 	v := flatThings()[9]
 	v.Message = nil
+	options := []DecodeOptions{{}, {Strings: BorrowStrings}, {DisallowUnknownFields: true, Strings: InternStrings}, {MaxDepth: 2}}
+	if raceEnabled {
+		options = options[1:2]
+	}
 	for _, mode := range []Mode{V4, Full, Shapes} {
 		payload := mustMarshal(t, &EncodeOptions{Mode: mode}, v)[headerSize:]
-		for _, opts := range []DecodeOptions{{}, {Strings: BorrowStrings}, {Strings: InternStrings}, {DisallowUnknownFields: true}, {MaxDepth: 2}} {
+		for _, opts := range options {
 			try := func(body []byte) {
 				if err := sameAsGeneral[flatThing](body, mode, opts); err != nil {
 					t.Fatalf("mode %v, %x: %v", mode, body, err)
@@ -177,7 +218,7 @@ func TestFlatDecodeEqualsGeneral(t *testing.T) {
 			try(payload)
 			for i := range payload {
 				try(payload[:i])
-				for _, c := range []byte{0, 1, 5, 7, 8, 0x10, 0x27, 0x47, 0x80, 0xa1, 0xc1, 0xff, payload[i] ^ 1} {
+				for _, c := range []byte{0, 5, 8, 0x10, 0x47, 0x80, 0xc1, 0xff, payload[i] ^ 1} {
 					changed := append([]byte(nil), payload...)
 					changed[i] = c
 					try(changed)
