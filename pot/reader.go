@@ -307,6 +307,10 @@ func (r *Reader) ReadInt() (int64, error) {
 			}
 		}
 	}
+	if v, end := quickWord(r.data, r.pos, intTag); end > 0 {
+		r.pos = end
+		return int64(v), nil
+	}
 	at := r.pos
 	w, err := r.readWide("integer")
 	if err != nil {
@@ -332,13 +336,9 @@ func (r *Reader) ReadUint() (uint64, error) {
 			}
 		}
 	}
-	if pos := r.pos; pos+1 < len(r.data) && r.data[pos] == uintTag {
-		r.pos += 2
-		return uint64(r.data[pos+1]), nil
-	}
-	if pos := r.pos; pos+2 < len(r.data) && r.data[pos] == uintTag|1 {
-		r.pos += 3
-		return uint64(binary.LittleEndian.Uint16(r.data[pos+1:])), nil
+	if v, end := quickWord(r.data, r.pos, uintTag); end > 0 {
+		r.pos = end
+		return v, nil
 	}
 	at := r.pos
 	w, err := r.readWide("integer")

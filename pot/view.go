@@ -201,9 +201,12 @@ func (v Value) Field(name string) (Value, error) {
 	if err != nil {
 		return Value{}, err
 	}
-	n, sh, _, err := r.mapHead("map")
-	if err != nil {
-		return Value{}, err
+	sh := r.shortRecord()
+	var n int
+	if sh == nil {
+		if n, sh, _, err = r.mapHead("map"); err != nil {
+			return Value{}, err
+		}
 	}
 	if sh != nil {
 		if j := r.place(sh, name); j >= 0 {
@@ -227,6 +230,19 @@ func (v Value) Field(name string) (Value, error) {
 		}
 	}
 	return Value{}, errAt(ErrNotFound, v.pos, "member %q", name)
+}
+
+// shortRecord reads the beginning of a record of one byte, or returns nil.
+func (r *Reader) shortRecord() *shape {
+	if r.mode != Shapes || r.pos >= len(r.data) {
+		return nil
+	}
+	id := int(r.data[r.pos]) - specShape
+	if id < 0 || id > argMask-specShape || id >= len(r.shapes) || len(r.shapes[id].ids) >= len(r.data)-r.pos {
+		return nil
+	}
+	r.pos++
+	return r.shapes[id]
 }
 
 // place is where a shape has a name: programs ask for the same fields again.
