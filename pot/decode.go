@@ -399,15 +399,15 @@ func (r *Reader) nextKnown(st *structPlan, next int) bool {
 	return true
 }
 
-// nextDefined reads a key if it defines as a new symbol the name of the field
-// that comes next in the struct's order: the way of a record that is met first.
-func (r *Reader) nextDefined(st *structPlan, next int) bool {
-	if next >= len(st.fields) || r.opts.Table != nil || r.pos < r.defined {
+// nextDefined reads a key if it defines as a new symbol the name of a field: the
+// way of a record that is met first. No table is in use.
+func (r *Reader) nextDefined(st *structPlan, i int) bool {
+	if i >= len(st.fields) || r.pos < r.defined {
 		return false
 	}
-	f := &st.fields[next]
+	f := &st.fields[i]
 	end := r.pos + len(f.symbol)
-	if end > len(r.data) || string(r.data[r.pos:end]) != string(f.symbol) || r.budget < int64(symbolCost) {
+	if end > len(r.data) || r.data[r.pos] != f.symbol[0] || string(r.data[r.pos:end]) != string(f.symbol) || r.budget < int64(symbolCost) {
 		return false
 	}
 	r.budget -= int64(symbolCost)
@@ -416,11 +416,18 @@ func (r *Reader) nextDefined(st *structPlan, next int) bool {
 	return true
 }
 
+// fewFields is how many fields are tried before a name is looked up.
+const fewFields = 8
+
 // memberKey reads a key and returns which field it names, or -1 and the name.
 func (r *Reader) memberKey(st *structPlan, next int) (int, string, error) {
 	at := r.pos
-	if r.nextDefined(st, next) {
-		return next, "", nil
+	if at < len(r.data) && r.data[at]>>5 == kindSymbol && r.data[at]&1 == 0 && r.opts.Table == nil {
+		for i := next; i < next+fewFields; i++ { // fields may be left out
+			if r.nextDefined(st, i) {
+				return i, "", nil
+			}
+		}
 	}
 	kind, arg, err := r.header()
 	if err != nil {

@@ -1,12 +1,14 @@
 package pot
 
 import (
+	"bytes"
 	"encoding"
 	"math/big"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 )
@@ -14,7 +16,7 @@ import (
 // Marshal returns the payload of v with default options. See the package
 // documentation for what becomes of each Go type. It may be called by many
 // goroutines at once.
-func Marshal(v any) ([]byte, error) { return (*EncodeOptions)(nil).Append(nil, v) }
+func Marshal(v any) ([]byte, error) { return (*EncodeOptions)(nil).Marshal(v) }
 
 // MarshalAppend appends the payload of v to dst. On failure it returns dst as
 // it was.
@@ -23,7 +25,29 @@ func MarshalAppend(dst []byte, v any) ([]byte, error) {
 }
 
 // Marshal returns the payload of v.
-func (o *EncodeOptions) Marshal(v any) ([]byte, error) { return o.Append(nil, v) }
+func (o *EncodeOptions) Marshal(v any) ([]byte, error) {
+	buf, ok := marshalBuffers.Get().(*[]byte)
+	if !ok {
+		buf = new([]byte)
+	}
+	b, err := o.Append((*buf)[:0], v)
+	switch {
+	case err != nil:
+		b = nil
+	case cap(b) > maxMarshalBuffer: // worth more than a copy of it
+		return b, nil
+	default:
+		*buf = b
+		b = bytes.Clone(b)
+	}
+	marshalBuffers.Put(buf)
+	return b, err
+}
+
+// marshalBuffers holds the memory in which Marshal finds out how long a payload is.
+var marshalBuffers sync.Pool
+
+const maxMarshalBuffer = 64 << 10
 
 // Append appends the payload of v to dst. On failure it returns dst as it was.
 // To a dst with room it allocates nothing for values without maps and
@@ -326,17 +350,13 @@ func (w *Writer) appendTuple(b []byte, st *structPlan, p unsafe.Pointer) ([]byte
 
 // appendPartial appends a struct as a map of those fields that are present.
 func (w *Writer) appendPartial(b []byte, st *structPlan, p unsafe.Pointer) (_ []byte, err error) {
-	present := make([]unsafe.Pointer, 0, 64)
-	count := 0
+	var absent seenFields
+	count := len(st.fields)
 	for i := range st.fields {
-		fp := st.fields[i].locate(p, false)
-		if fp != nil && st.fields[i].zero(fp) {
-			fp = nil
+		if fp := st.fields[i].locate(p, false); fp == nil || st.fields[i].zero(fp) {
+			absent.set(i)
+			count--
 		}
-		if fp != nil {
-			count++
-		}
-		present = append(present, fp)
 	}
 	var rest reflect.Value
 	if st.rest != nil {
@@ -344,13 +364,13 @@ func (w *Writer) appendPartial(b []byte, st *structPlan, p unsafe.Pointer) (_ []
 		count += rest.Len()
 	}
 	b = appendHeader(b, kindMap, uint64(count))
-	for i, fp := range present {
-		if fp == nil {
+	for i := range st.fields {
+		if absent.test(i) {
 			continue
 		}
 		f := &st.fields[i]
 		b = w.appendKey(b, f)
-		if b, err = w.append(b, f.plan, f.enc, fp); err != nil {
+		if b, err = w.append(b, f.plan, f.enc, f.locate(p, false)); err != nil {
 			return b, inPath(f.name, err)
 		}
 	}

@@ -793,14 +793,17 @@ func (r *Reader) addShape(sh *shape, at int) (int, error) {
 }
 
 // memberOf returns which field of a struct a known symbol names, or -1. It
-// tries the field that comes next in the struct's own order first.
+// tries the fields that come next in the struct's own order first.
 func (r *Reader) memberOf(st *structPlan, id, next int) int {
 	s := &r.syms[id]
 	num := atomic.LoadInt32(&s.num)
-	if next < len(st.fields) && (st.fields[next].num == num || num < 0 && st.fields[next].name == s.text) {
-		if num < 0 {
-			atomic.StoreInt32(&s.num, st.fields[next].num)
+	for i := next; num >= 0 && i < len(st.fields) && i < next+fewFields; i++ {
+		if st.fields[i].num == num {
+			return i
 		}
+	}
+	if num < 0 && next < len(st.fields) && st.fields[next].name == s.text {
+		atomic.StoreInt32(&s.num, st.fields[next].num)
 		return next
 	}
 	i, ok := st.byName[s.text]
