@@ -498,6 +498,13 @@ func (f *field) zero(p unsafe.Pointer) bool {
 		return len(*(*string)(p)) == 0
 	case opPtr:
 		return *(*unsafe.Pointer)(p) == nil
+	case opSlice, opBytes:
+		h := (*sliceHeader)(p)
+		return h.data == nil || h.len == 0 && f.omit == omitEmpty
+	case opFloat64:
+		if *(*float64)(p) != 0 { // of zeros there are two
+			return false
+		}
 	}
 	v := f.plan.at(p)
 	if f.omit == omitZero {
