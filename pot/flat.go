@@ -19,6 +19,7 @@ type flatPlan struct {
 	leaves []leaf
 	room   int   // of all leaves
 	plain  bool  // encoding needs no writer
+	record bool  // absent values are written as such, or else not at all
 	depth  int   // levels of nesting
 	cost   int64 // what decoding charges for the definitions
 	most   int64 // the most that it charges for values of a fixed number of bytes,
@@ -35,9 +36,9 @@ type leaf struct {
 	word   uint64 // the bytes before the value, if short
 	mask   uint64 // which bytes of word count
 	before string // the bytes before the value
-	size   int    // of before
 	offset uintptr
 	plan   *plan
+	option *field // if the value may be absent
 }
 
 // The bounds of a flat plan, and the room that writing whole words needs behind
@@ -45,6 +46,7 @@ type leaf struct {
 const (
 	maxLeaves   = 256
 	maxLeafSize = 1 << 10 // of elements, in bytes
+	maxCounts   = 4       // levels of structs whose fields may be absent
 	leafRoom    = 12      // of a value: a header and eight bytes, or a header of text
 	wordRoom    = 8
 )
@@ -86,23 +88,29 @@ func (st *structPlan) wholeFlat(m Mode, decode bool) *flatPlan {
 
 // flattener makes a flat plan out of what a writer would write.
 type flattener struct {
-	w      *Writer
-	decode bool
-	before []byte
-	out    flatPlan
+	w        *Writer
+	decode   bool
+	before   []byte
+	optional bool // a field may be absent
+	repeated bool // a name defined within the struct is used again
+	out      flatPlan
 }
 
 // flatten makes the flat plan of a struct that w would write next.
 func flatten(w *Writer, st *structPlan, decode bool) *flatPlan {
-	fl := flattener{w: w, decode: decode, out: flatPlan{each: 1}}
+	fl := flattener{w: w, decode: decode, out: flatPlan{each: 1, record: w.opts.Mode == Shapes}}
+	before := w.nsymbols
 	if !fl.add(st, 0, 1) || len(fl.before) > 0 {
 		return noFlatPlan
+	}
+	if fl.optional && fl.repeated && w.nsymbols > before && !fl.out.record {
+		return noFlatPlan // the numbers depend on what is absent
 	}
 	out := &fl.out
 	out.cost += int64(w.nsymbols) * int64(symbolCost)
 	room := wordRoom
 	for i := len(out.leaves) - 1; i >= 0; i-- {
-		room += out.leaves[i].size + leafRoom
+		room += len(out.leaves[i].before) + leafRoom
 		out.leaves[i].room = int32(room)
 	}
 	out.room = room
@@ -115,55 +123,75 @@ func flatten(w *Writer, st *structPlan, decode bool) *flatPlan {
 
 // add adds the struct at an offset. It reports false if that is not possible.
 func (fl *flattener) add(st *structPlan, offset uintptr, depth int) bool {
-	if st.optional || st.rest != nil || len(st.fields) == 0 {
+	if st.rest != nil || len(st.fields) == 0 || !fl.head(st, depth) {
 		return false
 	}
 	fl.out.depth = max(fl.out.depth, depth)
-	if !fl.head(st) {
-		return false
-	}
 	for i := range st.fields {
 		f := &st.fields[i]
-		if fl.w.opts.Mode != Shapes {
+		if !fl.out.record {
+			from := len(fl.before)
 			fl.before = fl.w.appendKey(fl.before, f)
+			fl.repeated = fl.repeated || len(fl.before)-from < len(f.symbol)
 		}
 		o := f.plan.enc
 		if fl.decode {
 			o = f.plan.dec
 		}
-		if o == opStruct {
-			if !fl.add(f.plan.st, offset+f.offset, depth+1) {
+		switch {
+		case len(f.via) > 0:
+			return false
+		case o != opStruct:
+			if !fl.value(f, o, offset+f.offset, depth) {
 				return false
 			}
-			continue
-		}
-		most, ok := fl.charge(f.plan, o, 2)
-		if !ok || len(fl.out.leaves) == maxLeaves {
+		case f.omit == omitZero || !fl.add(f.plan.st, offset+f.offset, depth+1):
 			return false
 		}
-		fl.out.most += most
-		if o == opSlice || o == opArray {
-			fl.out.depth = max(fl.out.depth, depth+1)
-		}
-		if !fl.decode && f.plan.elem != nil && f.plan.elem.enc == opString {
-			switch o {
-			case opPtr:
-				o = opTextPtr
-			case opSlice:
-				o = opTexts
-			}
-		}
-		fl.out.leaves = append(fl.out.leaves, newLeaf(fl.before, f.plan, o, offset+f.offset, depth))
-		fl.before = fl.before[:0]
 	}
 	return true
 }
 
+// value adds a leaf. It reports false if that is not possible.
+func (fl *flattener) value(f *field, o op, offset uintptr, depth int) bool {
+	most, ok := fl.charge(f.plan, o, 2)
+	if !ok || len(fl.out.leaves) >= maxLeaves {
+		return false
+	}
+	fl.out.most += most
+	if o == opSlice || o == opArray {
+		fl.out.depth = max(fl.out.depth, depth+1)
+	}
+	if !fl.decode && f.plan.elem != nil && f.plan.elem.enc == opString {
+		switch o {
+		case opPtr:
+			o = opTextPtr
+		case opSlice:
+			o = opTexts
+		}
+	}
+	l := newLeaf(fl.before, f.plan, o, offset, depth)
+	if f.omit != omitNever {
+		l.option = f
+	}
+	fl.out.leaves = append(fl.out.leaves, l)
+	fl.before = fl.before[:0]
+	return true
+}
+
 // head adds what stands before the fields.
-func (fl *flattener) head(st *structPlan) bool {
+func (fl *flattener) head(st *structPlan, depth int) bool {
 	w := fl.w
-	if w.opts.Mode != Shapes {
+	fl.optional = fl.optional || st.optional
+	if !fl.out.record {
 		fl.before = appendHeader(fl.before, kindMap, uint64(len(st.fields)))
+		if st.optional {
+			if len(st.fields) > argMask || depth >= maxCounts {
+				return false
+			}
+			fl.out.leaves = append(fl.out.leaves, newLeaf(fl.before, nil, opCount, 0, depth))
+			fl.before = fl.before[:0]
+		}
 		return true
 	}
 	if st.num < len(w.shapes) && w.shapes[st.num] != 0 {
@@ -215,14 +243,14 @@ func (fl *flattener) charge(pl *plan, o op, levels int) (most int64, ok bool) {
 // quickOp reports whether appendFlat encodes such values by itself.
 func quickOp(o op) bool {
 	switch o {
-	case opString, opUint8, opUint16, opUint32, opUint64, opInt32, opInt64, opBool, opFloat64, opTextPtr, opTexts:
+	case opString, opUint8, opUint16, opUint32, opUint64, opInt32, opInt64, opBool, opFloat64, opTextPtr, opTexts, opCount:
 		return true
 	}
 	return false
 }
 
 func newLeaf(before []byte, pl *plan, o op, offset uintptr, depth int) leaf {
-	l := leaf{op: o, before: string(before), size: len(before), offset: offset, plan: pl, depth: int16(depth)}
+	l := leaf{op: o, before: string(before), offset: offset, plan: pl, depth: int16(depth)}
 	if len(before) <= 8 {
 		l.short = true
 		for i, c := range before {

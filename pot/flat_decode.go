@@ -37,13 +37,43 @@ func (r *Reader) flatInto(fp *flatPlan, p unsafe.Pointer) bool {
 		return false // a limit is near, and what it stops must be the same as ever
 	}
 	r.budget -= fp.cost
-	done := 0
-	for ; done < len(fp.leaves); done++ {
-		l := &fp.leaves[done]
-		if !l.next(r.data, r.pos) {
-			break
+	// The names are not entered: if a value is a name, or defines one, it is read
+	// by numbers other than those it was written with.
+	if r.leavesInto(fp, p) && r.defined == 0 {
+		r.depth = 0
+		return true
+	}
+	clear(r.syms)
+	r.pos, r.depth, r.wipe, r.budget, r.defined, r.syms = from, 0, false, budget, 0, r.syms[:0]
+	return false
+}
+
+// leavesInto decodes the leaves of a flat plan, and reports whether that was
+// possible.
+func (r *Reader) leavesInto(fp *flatPlan, p unsafe.Pointer) bool {
+	var missing [maxCounts]int // how many fields of each level are still to be absent
+	for k := range fp.leaves {
+		l := &fp.leaves[k]
+		if l.op == opCount {
+			n := r.countOf(l)
+			if n < 0 || missing[l.depth] != 0 {
+				return false
+			}
+			missing[l.depth] = n
+			continue
 		}
-		pos := r.pos + l.size
+		if !l.next(r.data, r.pos) {
+			if l.option != nil && !fp.record {
+				missing[l.depth]--
+				continue
+			}
+			return false
+		}
+		pos := r.pos + len(l.before)
+		if l.option != nil && fp.record && pos < len(r.data) && r.data[pos] == specAbsent {
+			r.pos = pos + 1
+			continue
+		}
 		vp := unsafe.Add(p, l.offset)
 		if end := r.quick(l.op, vp, pos); end > 0 {
 			r.pos = end
@@ -51,18 +81,25 @@ func (r *Reader) flatInto(fp *flatPlan, p unsafe.Pointer) bool {
 		}
 		r.pos, r.depth = pos, int(l.depth)
 		if r.value(l.plan, l.op, vp) != nil {
-			break
+			return false
 		}
 	}
-	r.depth, r.wipe = 0, false
-	// The names were not entered, so that a value that is a name, or defines
-	// one, was read by numbers other than those it was written with.
-	if done == len(fp.leaves) && r.defined == 0 {
-		return true
+	return missing == [maxCounts]int{}
+}
+
+// countOf reads the header of the map that a leaf is, and returns how many of
+// the struct's fields are absent, or -1 if something else is next.
+func (r *Reader) countOf(l *leaf) int {
+	last := len(l.before) - 1
+	if len(r.data)-r.pos <= last || string(r.data[r.pos:r.pos+last]) != l.before[:last] {
+		return -1
 	}
-	clear(r.syms)
-	r.pos, r.budget, r.defined, r.syms = from, budget, 0, r.syms[:0]
-	return false
+	c, full := r.data[r.pos+last], l.before[last]
+	if c < mapTag || c > full {
+		return -1
+	}
+	r.pos += last + 1
+	return int(full - c)
 }
 
 // next reports whether the bytes that stand before the leaf are the next ones.
@@ -70,7 +107,7 @@ func (l *leaf) next(data []byte, pos int) bool {
 	if l.short && pos+8 <= len(data) {
 		return (binary.LittleEndian.Uint64(data[pos:])^l.word)&l.mask == 0
 	}
-	n := l.size
+	n := len(l.before)
 	return len(data)-pos >= n && string(data[pos:pos+n]) == l.before
 }
 

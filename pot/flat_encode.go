@@ -2,7 +2,6 @@ package pot
 
 import (
 	"encoding/binary"
-	"math"
 	"math/bits"
 	"reflect"
 	"slices"
@@ -94,6 +93,7 @@ func (w *Writer) listFlat(st *structPlan) *flatPlan {
 	numbers, known := w.appendNumbers(append(w.numbers[:0], uint32(w.opts.Mode)), st)
 	w.numbers = numbers
 	if !known {
+		l.met = 0
 		return nil
 	}
 	if l.fits, l.payload = slices.Equal(numbers, l.numbers), w.payload; !l.fits && due {
@@ -141,16 +141,29 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 		b = slices.Grow(b, fp.room)
 	}
 	b = b[:cap(b)]
+	var counts [maxCounts]int // where the counts of maps are
 	for k := range fp.leaves {
 		l := &fp.leaves[k]
+		vp := unsafe.Add(p, l.offset)
+		absent := l.option != nil && l.option.zero(vp)
+		if absent && !fp.record {
+			b[counts[l.depth]]--
+			continue
+		}
 		if l.short {
 			binary.LittleEndian.PutUint64(b[i:], l.word)
 		} else {
 			copy(b[i:], l.before)
 		}
-		i += l.size
-		vp := unsafe.Add(p, l.offset)
+		i += len(l.before)
+		if absent {
+			b[i] = specAbsent
+			i++
+			continue
+		}
 		switch l.op {
+		case opCount:
+			counts[l.depth] = i - 1
 		case opString:
 			if b, i = putText(b, i, *(*string)(vp), int(l.room)); i < 0 {
 				return b[:from], false
@@ -160,10 +173,7 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 				return b[:from], false
 			}
 		case opTextPtr:
-			if text := *(**string)(vp); text == nil {
-				b[i] = specNone
-				i++
-			} else if b, i = putText(b, i, *text, int(l.room)); i < 0 {
+			if b, i = putTextPtr(b, i, *(**string)(vp), int(l.room)); i < 0 {
 				return b[:from], false
 			}
 		case opUint8:
@@ -180,20 +190,9 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 		case opInt64:
 			i = putInt(b, i, *(*int64)(vp))
 		case opBool:
-			b[i] = specFalse
-			if *(*bool)(vp) {
-				b[i] = specTrue
-			}
-			i++
+			i = len(appendBool(b[:i], *(*bool)(vp)))
 		case opFloat64:
-			v := *(*float64)(vp)
-			if f := float32(v); float64(f) == v {
-				i = len(appendFloat32(b[:i], f)) // there is room
-				break
-			}
-			b[i] = floatTag | 7
-			binary.LittleEndian.PutUint64(b[i+1:], math.Float64bits(v))
-			i += 9
+			i = len(appendFloat64(b[:i], *(*float64)(vp)))
 		default:
 			out, err := w.appendLeaf(b[:i], l, vp)
 			if err != nil {
@@ -239,6 +238,15 @@ func putText(b []byte, i int, s string, room int) ([]byte, int) {
 		return b, -1
 	}
 	return b, i + len(s)
+}
+
+// putTextPtr puts none, or the text pointed to in the way of putText.
+func putTextPtr(b []byte, i int, s *string, room int) ([]byte, int) {
+	if s == nil {
+		b[i] = specNone
+		return b, i + 1
+	}
+	return putText(b, i, *s, room)
 }
 
 // putTexts puts a sequence of texts, in the way of putText.

@@ -46,6 +46,45 @@ type flatPair struct {
 	X, Y int
 }
 
+// flatOption has fields that may be absent, here and in a struct within it.
+type flatOption struct {
+	Name string `pot:",omitempty"`
+	N    int64  `pot:",omitzero"`
+	In   struct {
+		Tiny int8      `pot:",omitempty"`
+		Tags []string  `pot:",omitempty"`
+		When time.Time `pot:",omitzero"`
+		Pair flatPair
+	}
+	Body []byte  `pot:"a body whose name is longer than a word,omitempty"`
+	Real float64 `pot:",omitempty"`
+	Text *string `pot:",omitzero"`
+	Yes  bool
+}
+
+// flatOptions returns a value for each way to leave fields out.
+func flatOptions() []flatOption {
+	out := make([]flatOption, 1<<8)
+	text := "text"
+	for i := range out {
+		v := &out[i]
+		set := func(bit int, do func()) {
+			if i>>bit&1 == 1 {
+				do()
+			}
+		}
+		set(0, func() { v.Name = "name" })
+		set(1, func() { v.N = -300 })
+		set(2, func() { v.In.Tiny = 7 })
+		set(3, func() { v.In.Tags = []string{"a", "b"} })
+		set(4, func() { v.In.When = time.Unix(1, 2).UTC() })
+		set(5, func() { v.Body = []byte{1, 0xff} })
+		set(6, func() { v.Real = 0.1 })
+		set(7, func() { v.Text = &text })
+	}
+	return out
+}
+
 func flatThings() []flatThing {
 	texts := []string{"", "a", "four", "sixteen letters!", strings.Repeat("long ", 30), strings.Repeat("é", 50), "ends in é", strings.Repeat("x", 3000)}
 	numbers := []int64{0, 1, -1, 15, 127, 128, -128, -129, 1 << 15, -1 << 23, 1<<31 - 1, 1 << 31, 1<<47 + 1, -1 << 47, math.MaxInt64, math.MinInt64}
@@ -70,7 +109,14 @@ func flatThings() []flatThing {
 // they do with a table, where a linked one is written the general way.
 func TestFlatEncodeEqualsGeneral(t *testing.T) {
 	type sevenTimes struct{ A, B, C, D, E, F, G flatPair }
-	values := []any{sevenTimes{}, makeLogSet().Logs[7], vecUser{1, "a"}}
+	type repeated struct {
+		X  int `pot:",omitempty"`
+		In struct{ Y, X int }
+	}
+	values := []any{sevenTimes{}, makeLogSet().Logs[7], vecUser{1, "a"}, repeated{}, repeated{X: 1}}
+	for _, v := range flatOptions() {
+		values = append(values, v)
+	}
 	for _, v := range flatThings() {
 		values = append(values, v)
 	}
@@ -79,8 +125,8 @@ func TestFlatEncodeEqualsGeneral(t *testing.T) {
 		shared, linked := opts, opts
 		shared.Table, linked.Table, linked.Link = NewTable(nil), NewTable(nil), true
 		for i, v := range values {
-			if n := reflect.TypeOf(v).NumField(); n > 20 && !hasFlat(t, v, mode) {
-				t.Fatalf("%T has no flat plan in mode %v", v, mode)
+			if _, is := v.(repeated); hasFlat(t, v, mode) == (is && mode != Shapes) {
+				t.Fatalf("%T has a flat plan in mode %v: %v", v, mode, is)
 			}
 			list := reflect.MakeSlice(reflect.SliceOf(reflect.TypeOf(v)), 1, 1)
 			list.Index(0).Set(reflect.ValueOf(v))
@@ -130,10 +176,11 @@ func TestFlatListsEqualGeneral(t *testing.T) {
 		Things []flatThing
 		Pairs  []flatPair
 		Logs   []logRecord
+		Some   []flatOption
 	}
 	things := slices.Concat(flatThings(), flatThings(), flatThings())
 	pairs := make([]flatPair, 40)
-	values := []any{one{"a", pairs, things}, two{1, things, pairs, makeLogSet().Logs[:50]}, pairs, things, one{"b", pairs[:3], things[:2]}, two{2, nil, pairs[:1], nil}}
+	values := []any{one{"a", pairs, things}, two{1, things, pairs, makeLogSet().Logs[:50], flatOptions()}, pairs, things, one{"b", pairs[:3], things[:2]}, two{Y: 2, Pairs: pairs[:1]}, flatOptions()}
 	for i := range 60 {
 		for _, mode := range []Mode{V4, Shapes, Full} {
 			v := values[(i+i/9)%len(values)]
@@ -201,7 +248,7 @@ func sameAsGeneral[T any](body []byte, mode Mode, opts DecodeOptions) error {
 // Every whole payload, every prefix of it and every change of one byte is
 // decoded by the flat plan as it is the general way, errors and offsets included.
 func TestFlatDecodeEqualsGeneral(t *testing.T) {
-	v := flatThings()[9]
+	v, some := flatThings()[9], flatOptions()
 	v.Message = nil
 	options := []DecodeOptions{{}, {Strings: BorrowStrings}, {DisallowUnknownFields: true, Strings: InternStrings}, {MaxDepth: 2}}
 	if raceEnabled {
@@ -209,21 +256,32 @@ func TestFlatDecodeEqualsGeneral(t *testing.T) {
 	}
 	for _, mode := range []Mode{V4, Full, Shapes} {
 		payload := mustMarshal(t, &EncodeOptions{Mode: mode}, v)[headerSize:]
+		for i := 0; i < len(some); i += 23 {
+			body := mustMarshal(t, &EncodeOptions{Mode: mode}, some[i])[headerSize:]
+			decodeChanged[flatOption](t, body, mode, options[i%len(options)], []byte{0, 7, 0xa0, 0xa6, body[i%len(body)] + 1})
+		}
 		for _, opts := range options {
-			try := func(body []byte) {
-				if err := sameAsGeneral[flatThing](body, mode, opts); err != nil {
-					t.Fatalf("mode %v, %x: %v", mode, body, err)
-				}
-			}
-			try(payload)
-			for i := range payload {
-				try(payload[:i])
-				for _, c := range []byte{0, 5, 8, 0x10, 0x47, 0x80, 0xc1, 0xff, payload[i] ^ 1} {
-					changed := append([]byte(nil), payload...)
-					changed[i] = c
-					try(changed)
-				}
-			}
+			decodeChanged[flatThing](t, payload, mode, opts, []byte{0, 5, 8, 0x10, 0x47, 0x80, 0xc1, 0xff, 0xaa})
+		}
+	}
+}
+
+// decodeChanged decodes a payload, and what is left of it with every byte cut
+// off or changed, in both ways.
+func decodeChanged[T any](t *testing.T, payload []byte, mode Mode, opts DecodeOptions, changes []byte) {
+	t.Helper()
+	try := func(body []byte) {
+		if err := sameAsGeneral[T](body, mode, opts); err != nil {
+			t.Fatalf("mode %v, %+v, %x: %v", mode, opts, body, err)
+		}
+	}
+	try(payload)
+	for i := range payload {
+		try(payload[:i])
+		for _, c := range append(changes, payload[i]^1) {
+			changed := append([]byte(nil), payload...)
+			changed[i] = c
+			try(changed)
 		}
 	}
 }
@@ -294,10 +352,17 @@ func FuzzFlat(f *testing.F) {
 			f.Add(byte(mode), mustMarshal(f, &EncodeOptions{Mode: mode}, v)[headerSize:])
 		}
 	}
+	for _, v := range flatOptions()[200:210] {
+		f.Add(byte(V4), mustMarshal(f, &EncodeOptions{}, v)[headerSize:])
+		f.Add(byte(Shapes), mustMarshal(f, &EncodeOptions{Mode: Shapes}, v)[headerSize:])
+	}
 	f.Add(byte(V4), []byte("\xa2\xc2X\xe1x\xc2Y\xc1"))
 	f.Fuzz(func(t *testing.T, m byte, body []byte) {
 		mode := Mode(m % 3)
 		if err := sameAsGeneral[flatThing](body, mode, DecodeOptions{}); err != nil {
+			t.Error(err)
+		}
+		if err := sameAsGeneral[flatOption](body, mode, DecodeOptions{Strings: BorrowStrings}); err != nil {
 			t.Error(err)
 		}
 		if err := sameAsGeneral[flatPair](body, mode, DecodeOptions{Strings: InternStrings}); err != nil {

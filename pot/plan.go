@@ -70,6 +70,7 @@ const (
 	// Only in flat plans:
 	opTextPtr // a pointer to a string
 	opTexts   // a slice of strings
+	opCount   // the header of a map of those fields that are present
 )
 
 // structPlan is the part of a plan that structs have.
