@@ -25,8 +25,9 @@ import (
 // different ones, so that maps whose keys are values do not fill the table;
 // until then they are written with their keys in place. In the other modes the
 // names of structs, and of objects from JSON and CBOR, are added when they are
-// first met. What the table cannot take any more because of its limits is
-// written with names in place, too.
+// first met; those of a struct's fields that are left out may come with them.
+// What the table cannot take any more because of its limits is written with names
+// in place, too.
 type Table struct {
 	opts TableOptions
 
