@@ -173,6 +173,9 @@ func (fl *flattener) value(f *field, o op, offset uintptr, depth int) bool {
 	l := newLeaf(fl.before, f.plan, o, offset, depth)
 	if f.omit != omitNever {
 		l.option = f
+		if !fl.decode {
+			fl.out.leaves = append(fl.out.leaves, leaf{op: opOption, short: true, depth: int16(depth), offset: offset, option: f})
+		}
 	}
 	fl.out.leaves = append(fl.out.leaves, l)
 	fl.before = fl.before[:0]
@@ -243,7 +246,7 @@ func (fl *flattener) charge(pl *plan, o op, levels int) (most int64, ok bool) {
 // quickOp reports whether appendFlat encodes such values by itself.
 func quickOp(o op) bool {
 	switch o {
-	case opString, opUint8, opUint16, opUint32, opUint64, opInt32, opInt64, opBool, opFloat64, opTextPtr, opTexts, opCount:
+	case opString, opUint8, opUint16, opUint32, opUint64, opInt32, opInt64, opBool, opFloat64, opTextPtr, opTexts, opCount, opOption:
 		return true
 	}
 	return false

@@ -70,13 +70,13 @@ func (r *Reader) leavesInto(fp *flatPlan, p unsafe.Pointer) bool {
 			return false
 		}
 		pos := r.pos + len(l.before)
-		if l.option != nil && fp.record && pos < len(r.data) && r.data[pos] == specAbsent {
-			r.pos = pos + 1
-			continue
-		}
 		vp := unsafe.Add(p, l.offset)
 		if end := r.quick(l.op, vp, pos); end > 0 {
 			r.pos = end
+			continue
+		}
+		if fp.record && pos < len(r.data) && r.data[pos] == specAbsent {
+			r.pos = pos + 1
 			continue
 		}
 		r.pos, r.depth = pos, int(l.depth)

@@ -142,28 +142,29 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 	}
 	b = b[:cap(b)]
 	var counts [maxCounts]int // where the counts of maps are
-	for k := range fp.leaves {
+	for k := 0; k < len(fp.leaves); k++ {
 		l := &fp.leaves[k]
-		vp := unsafe.Add(p, l.offset)
-		absent := l.option != nil && l.option.zero(vp)
-		if absent && !fp.record {
-			b[counts[l.depth]]--
-			continue
-		}
 		if l.short {
 			binary.LittleEndian.PutUint64(b[i:], l.word)
 		} else {
 			copy(b[i:], l.before)
 		}
 		i += len(l.before)
-		if absent {
-			b[i] = specAbsent
-			i++
-			continue
-		}
+		vp := unsafe.Add(p, l.offset)
 		switch l.op {
 		case opCount:
 			counts[l.depth] = i - 1
+		case opOption:
+			if !l.option.zero(vp) {
+				continue
+			}
+			if k++; fp.record {
+				i += copy(b[i:], fp.leaves[k].before)
+				b[i] = specAbsent
+				i++
+			} else {
+				b[counts[l.depth]]--
+			}
 		case opString:
 			if b, i = putText(b, i, *(*string)(vp), int(l.room)); i < 0 {
 				return b[:from], false

@@ -71,6 +71,7 @@ const (
 	opTextPtr // a pointer to a string
 	opTexts   // a slice of strings
 	opCount   // the header of a map of those fields that are present
+	opOption  // stands before a value that may be absent
 )
 
 // structPlan is the part of a plan that structs have.
