@@ -50,8 +50,9 @@ var marshalBuffers sync.Pool
 const maxMarshalBuffer = 64 << 10
 
 // Append appends the payload of v to dst. On failure it returns dst as it was.
-// To a dst with room it allocates nothing for values without maps and
-// interfaces, once their type has been seen.
+// To a dst with ample room it allocates nothing for values without maps and
+// interfaces, once their type has been seen some times. It may write to the
+// spare memory of dst behind the payload.
 func (o *EncodeOptions) Append(dst []byte, v any) ([]byte, error) {
 	if o == nil {
 		o = new(EncodeOptions)

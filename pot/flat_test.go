@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // flatThing has leaves of every kind that a flat plan may have, names that occur
@@ -371,4 +372,24 @@ func FuzzFlat(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// Texts of every length are copied whole and found to be UTF-8 or not as
+// utf8.Valid does, with an odd byte anywhere.
+func TestTextsOfEveryLength(t *testing.T) {
+	for n := range 140 {
+		for at := range n + 1 {
+			for _, odd := range []string{"", "\xff", "\x80", "é", "€", "😀", "\xed\xa0\x80"} {
+				text := strings.Repeat("abcdefgh", 20)[:at] + odd + strings.Repeat("ABCDEFGH", 20)[:n-at]
+				dst := make([]byte, len(text)+1)
+				want := utf8.ValidString(text)
+				if got := copyText(dst, text); got != want || string(dst) != text+"\x00" {
+					t.Fatalf("%q: want %v, got %v and %q", text, want, got, dst)
+				}
+				if got := validText([]byte(text)); got != want {
+					t.Fatalf("%q: want %v, got %v", text, want, got)
+				}
+			}
+		}
+	}
 }
