@@ -1,6 +1,7 @@
 package pot
 
 import (
+	"math"
 	"slices"
 	"sync/atomic"
 )
@@ -31,7 +32,8 @@ type flatPlan struct {
 type leaf struct {
 	op     op
 	short  bool   // the bytes before the value are up to eight
-	depth  int16  // levels of nesting around the value within the struct
+	depth  int8   // levels of nesting around the value within the struct
+	after  int8   // how many values of its struct may be absent, this one and those after it
 	room   int32  // the most that this leaf and those after it append, but texts and what op calls for
 	word   uint64 // the bytes before the value, if short
 	mask   uint64 // which bytes of word count
@@ -47,6 +49,7 @@ const (
 	maxLeaves   = 256
 	maxLeafSize = 1 << 10 // of elements, in bytes
 	maxCounts   = 4       // levels of structs whose fields may be absent
+	maxLevels   = 64      // of structs within structs
 	leafRoom    = 12      // of a value: a header and eight bytes, or a header of text
 	wordRoom    = 8
 )
@@ -123,10 +126,11 @@ func flatten(w *Writer, st *structPlan, decode bool) *flatPlan {
 
 // add adds the struct at an offset. It reports false if that is not possible.
 func (fl *flattener) add(st *structPlan, offset uintptr, depth int) bool {
-	if st.rest != nil || len(st.fields) == 0 || !fl.head(st, depth) {
+	if st.rest != nil || len(st.fields) == 0 || depth > maxLevels || !fl.head(st, depth) {
 		return false
 	}
 	fl.out.depth = max(fl.out.depth, depth)
+	var options []int // which leaves may be absent
 	for i := range st.fields {
 		f := &st.fields[i]
 		if !fl.out.record {
@@ -145,9 +149,15 @@ func (fl *flattener) add(st *structPlan, offset uintptr, depth int) bool {
 			if !fl.value(f, o, offset+f.offset, depth) {
 				return false
 			}
+			if f.omit != omitNever {
+				options = append(options, len(fl.out.leaves)-1)
+			}
 		case f.omit == omitZero || !fl.add(f.plan.st, offset+f.offset, depth+1):
 			return false
 		}
+	}
+	for i, k := range options {
+		fl.out.leaves[k].after = int8(min(len(options)-i, math.MaxInt8))
 	}
 	return true
 }
@@ -174,7 +184,7 @@ func (fl *flattener) value(f *field, o op, offset uintptr, depth int) bool {
 	if f.omit != omitNever {
 		l.option = f
 		if !fl.decode {
-			fl.out.leaves = append(fl.out.leaves, leaf{op: opOption, short: true, depth: int16(depth), offset: offset, option: f})
+			fl.out.leaves = append(fl.out.leaves, leaf{op: opOption, short: true, depth: int8(depth), offset: offset, option: f})
 		}
 	}
 	fl.out.leaves = append(fl.out.leaves, l)
@@ -253,7 +263,7 @@ func quickOp(o op) bool {
 }
 
 func newLeaf(before []byte, pl *plan, o op, offset uintptr, depth int) leaf {
-	l := leaf{op: o, before: string(before), offset: offset, plan: pl, depth: int16(depth)}
+	l := leaf{op: o, before: string(before), offset: offset, plan: pl, depth: int8(depth)}
 	if len(before) <= 8 {
 		l.short = true
 		for i, c := range before {

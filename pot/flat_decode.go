@@ -49,7 +49,8 @@ func (r *Reader) flatInto(fp *flatPlan, p unsafe.Pointer) bool {
 }
 
 // leavesInto decodes the leaves of a flat plan, and reports whether that was
-// possible.
+// possible. What it sets, the general way sets again: it reads no further than
+// the struct goes.
 func (r *Reader) leavesInto(fp *flatPlan, p unsafe.Pointer) bool {
 	var missing [maxCounts]int // how many fields of each level are still to be absent
 	for k := range fp.leaves {
@@ -62,11 +63,15 @@ func (r *Reader) leavesInto(fp *flatPlan, p unsafe.Pointer) bool {
 			missing[l.depth] = n
 			continue
 		}
-		if !l.next(r.data, r.pos) {
-			if l.option != nil && !fp.record {
-				missing[l.depth]--
+		if l.option != nil && !fp.record {
+			// It is absent if as many must be as are left, or if it is not next.
+			if missing[l.depth] == int(l.after) || !l.next(r.data, r.pos) {
+				if missing[l.depth]--; missing[l.depth] < 0 {
+					return false
+				}
 				continue
 			}
+		} else if !l.next(r.data, r.pos) {
 			return false
 		}
 		pos := r.pos + len(l.before)

@@ -310,6 +310,27 @@ func TestFlatDecodeSymbolsAsValues(t *testing.T) {
 	}
 }
 
+// What follows a payload is not taken for fields that it leaves out.
+func TestFlatDecodePrefix(t *testing.T) {
+	type pair struct {
+		A, B int8 `pot:",omitempty"`
+	}
+	for _, c := range []struct {
+		body, rest string
+		want       pair
+	}{
+		{"\xa0", "\xc2A\x20\x01", pair{}},
+		{"\xa1\xc2A\x20\x01", "\xc2B\x20\x02", pair{A: 1}},
+		{"\xa1\xc2B\x20\x02", "\xc2A\x20\x01", pair{B: 2}},
+	} {
+		var got pair
+		rest, err := (&DecodeOptions{NoHeader: true}).UnmarshalPrefix([]byte(c.body+c.rest), &got)
+		if err != nil || got != c.want || string(rest) != c.rest {
+			t.Errorf("%x: want %v, got %v with %x left, %v", c.body, c.want, got, rest, err)
+		}
+	}
+}
+
 // The budget stops a whole payload where it stops the same in a list.
 func TestFlatDecodeBudget(t *testing.T) {
 	v := flatThings()[0]
