@@ -114,6 +114,7 @@ func (r *Reader) textBytes() ([]byte, error) {
 
 const (
 	chunkSize   = 1 << 10
+	smallChunk  = 1 << 9 // for inputs with little left; what is over serves the next
 	chunkString = 128
 )
 
@@ -143,8 +144,11 @@ func (r *Reader) copyString(b []byte) string {
 		return string(b)
 	}
 	if n > len(r.chunk) {
-		// What is left of the input bounds what can be needed.
-		r.chunk = make([]byte, max(n, min(chunkSize, len(r.data)-r.pos+n)))
+		size := chunkSize
+		if len(r.data)-r.pos < smallChunk {
+			size = smallChunk
+		}
+		r.chunk = make([]byte, size)
 	}
 	copy(r.chunk, b)
 	s := unsafe.String(&r.chunk[0], n)
