@@ -165,6 +165,9 @@ func (fl *flattener) add(st *structPlan, offset uintptr, depth int) bool {
 // value adds a leaf. It reports false if that is not possible.
 func (fl *flattener) value(f *field, o op, offset uintptr, depth int) bool {
 	most, ok := fl.charge(f.plan, o, 2)
+	if fl.w.opts.Table != nil && o != opUnsupported {
+		ok = true // what a value adds to the table changes no number
+	}
 	if !ok || len(fl.out.leaves) >= maxLeaves {
 		return false
 	}
@@ -226,7 +229,7 @@ func (fl *flattener) head(st *structPlan, depth int) bool {
 
 // charge returns the most that decoding a value charges, apart from elements
 // and texts. It reports false if such values define or use names, or are not
-// known to leave them alone: then they are no leaves.
+// known to leave them alone: then they are no leaves without a table.
 func (fl *flattener) charge(pl *plan, o op, levels int) (most int64, ok bool) {
 	switch o {
 	case opByteArray, opTime, opUnixTime, opBigInt:

@@ -114,9 +114,18 @@ func TestFlatEncodeEqualsGeneral(t *testing.T) {
 		X  int `pot:",omitempty"`
 		In struct{ Y, X int }
 	}
+	type order struct {
+		ID    string
+		Items []flatPair
+		First *flatPair
+		Any   any
+		Names map[string]int8
+		Last  []any
+	}
 	// With a table a flat plan adds all names of a struct at once, the general way
 	// those that are present: values with all of them come first.
-	values := []any{sevenTimes{}, makeLogSet().Logs[7], vecUser{1, "a"}, repeated{X: 1}, repeated{}, flatOptions()[255]}
+	values := []any{sevenTimes{}, makeLogSet().Logs[7], vecUser{1, "a"}, repeated{X: 1}, repeated{}, flatOptions()[255],
+		order{ID: "1", Items: make([]flatPair, 20), First: &flatPair{}, Any: flatPair{1, 2}, Names: map[string]int8{"a": 1}, Last: []any{"x", flatPair{}}}, order{}}
 	for _, v := range flatOptions() {
 		values = append(values, v)
 	}
@@ -128,8 +137,10 @@ func TestFlatEncodeEqualsGeneral(t *testing.T) {
 		shared, linked := opts, opts
 		shared.Table, linked.Table, linked.Link = NewTable(nil), NewTable(nil), true
 		for i, v := range values {
-			if _, is := v.(repeated); hasFlat(t, v, mode) == (is && mode != Shapes) {
-				t.Fatalf("%T has a flat plan in mode %v: %v", v, mode, is)
+			_, isOrder := v.(order)
+			_, isRepeated := v.(repeated)
+			if want := !isOrder && (!isRepeated || mode == Shapes); hasFlat(t, v, mode) != want {
+				t.Fatalf("%T in mode %v has a flat plan: want %v", v, mode, want)
 			}
 			list := reflect.MakeSlice(reflect.SliceOf(reflect.TypeOf(v)), 1, 1)
 			list.Index(0).Set(reflect.ValueOf(v))
