@@ -10,12 +10,14 @@ import (
 // the values that are no structs, each with the bytes that stand before it. It
 // exists where those bytes are known beforehand: if the struct is a whole
 // payload, so that its symbols are numbered from 0 in the order of its fields,
-// or if a table knows all its names. Then encoding a field is a copy of a few
-// bytes and the value, and decoding a comparison and the value.
+// if a table knows all its names, or within a list once the payload has defined
+// them. Then encoding a field is a copy of a few bytes and the value, and
+// decoding a comparison and the value.
 //
 // A flat plan never has the last word. Where a value cannot be encoded, or the
 // input is not what this package would have written, the struct is done once
-// more the general way, which also finds the error and its place.
+// more the general way, which also finds the error and its place. Nothing that
+// flat plans do is therefore seen but in the time it takes.
 type flatPlan struct {
 	leaves []leaf
 	room   int   // of all leaves
@@ -80,7 +82,9 @@ func (st *structPlan) wholeFlat(m Mode, decode bool) *flatPlan {
 	if fp == nil {
 		w := &Writer{maxDepth: DefaultMaxDepth}
 		w.opts.Mode = m
-		fp = flatten(w, st, decode)
+		fl := newFlattener(w)
+		fl.decode, fl.whole = decode, !decode
+		fp = fl.flatten(st)
 		cache.Store(fp) // of two at once one wins, and both are the same
 	}
 	if fp == noFlatPlan {
@@ -93,16 +97,24 @@ func (st *structPlan) wholeFlat(m Mode, decode bool) *flatPlan {
 type flattener struct {
 	w        *Writer
 	decode   bool
+	whole    bool // encoding a whole payload: lists of structs define names where they are
 	before   []byte
 	optional bool // a field may be absent
 	repeated bool // a name defined within the struct is used again
 	out      flatPlan
+
+	// Symbols and shapes from these numbers on have other numbers if a list
+	// before them is empty: nothing may refer to them.
+	symbols, shapes int32
 }
 
-// flatten makes the flat plan of a struct that w would write next.
-func flatten(w *Writer, st *structPlan, decode bool) *flatPlan {
-	fl := flattener{w: w, decode: decode, out: flatPlan{each: 1, record: w.opts.Mode == Shapes}}
-	before := w.nsymbols
+func newFlattener(w *Writer) *flattener {
+	return &flattener{w: w, symbols: math.MaxInt32, shapes: math.MaxInt32, out: flatPlan{each: 1, record: w.opts.Mode == Shapes}}
+}
+
+// flatten makes the flat plan of a struct that the writer would write next.
+func (fl *flattener) flatten(st *structPlan) *flatPlan {
+	w, before := fl.w, fl.w.nsymbols
 	if !fl.add(st, 0, 1) || len(fl.before) > 0 {
 		return noFlatPlan
 	}
@@ -119,7 +131,7 @@ func flatten(w *Writer, st *structPlan, decode bool) *flatPlan {
 	out.room = room
 	out.plain = true
 	for i := range out.leaves {
-		out.plain = out.plain && quickOp(out.leaves[i].op)
+		out.plain = out.plain && out.leaves[i].plain()
 	}
 	return out
 }
@@ -136,7 +148,12 @@ func (fl *flattener) add(st *structPlan, offset uintptr, depth int) bool {
 		if !fl.out.record {
 			from := len(fl.before)
 			fl.before = fl.w.appendKey(fl.before, f)
-			fl.repeated = fl.repeated || len(fl.before)-from < len(f.symbol)
+			if len(fl.before)-from < len(f.symbol) {
+				fl.repeated = true
+				if fl.moves(f) {
+					return false
+				}
+			}
 		}
 		o := f.plan.enc
 		if fl.decode {
@@ -162,9 +179,50 @@ func (fl *flattener) add(st *structPlan, offset uintptr, depth int) bool {
 	return true
 }
 
+// moves reports whether a field's name has a number that is not always the same.
+func (fl *flattener) moves(f *field) bool {
+	w := fl.w
+	return w.opts.Table == nil && int(f.num) < len(w.symbols) && w.symbols[f.num] > 0 && int32(w.symbols[f.num]>>1) >= fl.symbols
+}
+
+// structs makes the leaf's plan of a slice of structs or a pointer to one, which
+// define their names where they occur first, or returns nil.
+func (fl *flattener) structs(f *field, o op, depth int) *plan {
+	elem := f.plan.elem
+	if !fl.whole || o != opSlice && o != opPtr || elem.enc != opStruct {
+		return nil
+	}
+	symbols, shapes := min(fl.symbols, int32(fl.w.nsymbols)), min(fl.shapes, fl.w.nshapes)
+	pl := &plan{typ: f.plan.typ, size: f.plan.size, elem: elem}
+	for _, part := range []**flatPlan{&pl.first, &pl.rest} {
+		sub := newFlattener(fl.w)
+		sub.symbols, sub.shapes = fl.symbols, fl.shapes
+		*part = sub.flatten(elem.st)
+		if *part == noFlatPlan || sub.optional && !sub.out.record {
+			return nil
+		}
+		fl.repeated = fl.repeated || sub.repeated
+		fl.out.depth = max(fl.out.depth, depth+1+sub.out.depth)
+		if o == opPtr {
+			break
+		}
+	}
+	fl.symbols, fl.shapes = symbols, shapes
+	return pl
+}
+
 // value adds a leaf. It reports false if that is not possible.
 func (fl *flattener) value(f *field, o op, offset uintptr, depth int) bool {
 	most, ok := fl.charge(f.plan, o, 2)
+	pl := f.plan
+	if list := fl.structs(f, o, depth); list != nil {
+		pl, ok = list, true
+		if o == opSlice {
+			o = opStructs
+		} else {
+			o = opStructPtr
+		}
+	}
 	if fl.w.opts.Table != nil && o != opUnsupported {
 		ok = true // what a value adds to the table changes no number
 	}
@@ -183,7 +241,7 @@ func (fl *flattener) value(f *field, o op, offset uintptr, depth int) bool {
 			o = opTexts
 		}
 	}
-	l := newLeaf(fl.before, f.plan, o, offset, depth)
+	l := newLeaf(fl.before, pl, o, offset, depth)
 	if f.omit != omitNever {
 		l.option = f
 		if !fl.decode {
@@ -211,11 +269,17 @@ func (fl *flattener) head(st *structPlan, depth int) bool {
 		return true
 	}
 	if st.num < len(w.shapes) && w.shapes[st.num] != 0 {
-		if w.shapes[st.num] == noShape {
+		id := w.shapes[st.num] - 1
+		if w.shapes[st.num] == noShape || w.opts.Table == nil && id >= fl.shapes {
 			return false
 		}
-		fl.before = appendRecord(fl.before, w.shapes[st.num]-1)
+		fl.before = appendRecord(fl.before, id)
 		return true
+	}
+	for i := range st.fields {
+		if fl.moves(&st.fields[i]) {
+			return false
+		}
 	}
 	var id int32
 	fl.before, id = w.structShape(fl.before, st)
@@ -256,11 +320,13 @@ func (fl *flattener) charge(pl *plan, o op, levels int) (most int64, ok bool) {
 	return 0, o >= opBool && o <= opBytes
 }
 
-// quickOp reports whether appendFlat encodes such values by itself.
-func quickOp(o op) bool {
-	switch o {
+// plain reports whether appendFlat encodes the leaf by itself.
+func (l *leaf) plain() bool {
+	switch l.op {
 	case opString, opUint8, opUint16, opUint32, opUint64, opInt32, opInt64, opBool, opFloat64, opTextPtr, opTexts, opCount, opOption:
 		return true
+	case opStructs, opStructPtr:
+		return l.plan.first.plain && (l.plan.rest == nil || l.plan.rest.plain)
 	}
 	return false
 }
@@ -292,7 +358,7 @@ func (t *Table) flatPlan(w *Writer, m Mode, st *structPlan) *flatPlan {
 	if w == nil {
 		return nil
 	}
-	fp := flatten(w, st, false)
+	fp := newFlattener(w).flatten(st)
 	for {
 		var list []*flatPlan
 		if known != nil {

@@ -55,7 +55,7 @@ func (w *Writer) flatPlan(st *structPlan) (fp *flatPlan) {
 			fp = w.listFlat(st)
 		}
 	}
-	if fp == nil || w.depth+fp.depth > w.maxDepth {
+	if fp == nil || fp == noFlatPlan || w.depth+fp.depth > w.maxDepth {
 		return nil
 	}
 	return fp
@@ -97,7 +97,7 @@ func (w *Writer) listFlat(st *structPlan) *flatPlan {
 		return nil
 	}
 	if l.fits, l.payload = slices.Equal(numbers, l.numbers), w.payload; !l.fits && due {
-		l.fp, l.numbers, l.fits = flatten(w, st, false), slices.Clone(numbers), true
+		l.fp, l.numbers, l.fits = newFlattener(w).flatten(st), slices.Clone(numbers), true
 	}
 	if !l.fits {
 		return nil
@@ -194,6 +194,12 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 			i = len(appendBool(b[:i], *(*bool)(vp)))
 		case opFloat64:
 			i = len(appendFloat64(b[:i], *(*float64)(vp)))
+		case opStructs, opStructPtr:
+			out, done := appendStructs(b[:i], l, vp, w)
+			if !done {
+				return b[:from], false
+			}
+			b, i = out[:cap(out)], len(out)
 		default:
 			out, err := w.appendLeaf(b[:i], l, vp)
 			if err != nil {
@@ -216,6 +222,40 @@ func (w *Writer) appendLeaf(b []byte, l *leaf, p unsafe.Pointer) ([]byte, error)
 		b = slices.Grow(b, int(l.room))
 	}
 	return b, err
+}
+
+// appendStructs appends a slice of structs, or what a pointer to a struct points
+// to, and makes room for what follows.
+func appendStructs(b []byte, l *leaf, p unsafe.Pointer, w *Writer) (_ []byte, done bool) {
+	outer := int(l.depth)
+	if l.op == opStructs {
+		outer++
+	}
+	if w != nil {
+		w.depth += outer
+	}
+	done = true
+	switch pl := l.plan; {
+	case l.op == opStructs:
+		h := (*sliceHeader)(p)
+		b = appendHeader(b, kindSeq, uint64(h.len))
+		fp := pl.first
+		for k := 0; k < h.len && done; k++ {
+			b, done = appendFlat(b, fp, unsafe.Add(h.data, uintptr(k)*pl.elem.size), w)
+			fp = pl.rest
+		}
+	case *(*unsafe.Pointer)(p) == nil:
+		b = append(b, specNone)
+	default:
+		b, done = appendFlat(b, pl.first, *(*unsafe.Pointer)(p), w)
+	}
+	if w != nil {
+		w.depth -= outer
+	}
+	if cap(b)-len(b) < int(l.room) {
+		b = slices.Grow(b, int(l.room))
+	}
+	return b, done
 }
 
 // putText puts a text at i and returns its end, or -1 if it is not UTF-8. There

@@ -176,6 +176,98 @@ func mustMarshal(t testing.TB, o *EncodeOptions, v any) []byte {
 	return b
 }
 
+// other is like flatPair but for its names.
+type other struct {
+	K string
+	V *int8
+}
+
+// Lists of structs and pointers to them define their names where they are met
+// first: within a payload that has a flat plan, if no name's number depends on it.
+func TestFlatStructsWithin(t *testing.T) {
+	type plainList struct {
+		ID    string
+		Items []flatPair
+		Note  string
+	}
+	type nameBefore struct {
+		X     int
+		Items []flatPair
+		Tags  []string
+		Last  *other
+	}
+	type nameAfter struct {
+		Items []flatPair
+		X     int
+	}
+	type twoLists struct {
+		A []flatPair
+		B []other
+	}
+	type sameTwice struct{ A, B *flatPair }
+	type pointers struct {
+		A *flatPair `pot:",omitempty"`
+		B *other
+		C []uint16 `pot:",omitempty"`
+	}
+	type optional struct {
+		N    int8         `pot:",omitempty"`
+		List []flatOption `pot:",omitempty"`
+		M    int8         `pot:",omitempty"`
+	}
+	type nested struct {
+		ID   string
+		List []plainList
+	}
+	pair, pairs, one := &flatPair{1, 2}, []flatPair{{1, 2}, {3, 4}, {5, 6}}, int8(1)
+	for _, v := range []struct {
+		value  any
+		v4, sh bool // whether there is a plan
+	}{
+		{plainList{"a", pairs, "note"}, true, true}, {plainList{}, true, true}, {plainList{"", pairs[:1], ""}, true, true},
+		{nameBefore{1, pairs, []string{"a"}, &other{"k", &one}}, true, true}, {nameBefore{Items: pairs[:1]}, true, true}, {nameBefore{}, true, true},
+		{nameAfter{pairs, 1}, false, true}, {nameAfter{nil, 1}, false, true},
+		{twoLists{pairs, []other{{"k", nil}, {"l", &one}}}, false, false}, {twoLists{nil, []other{{"k", nil}, {"l", &one}}}, false, false},
+		{sameTwice{pair, pair}, false, false}, {sameTwice{nil, pair}, false, false},
+		{pointers{pair, &other{}, []uint16{1}}, true, true}, {pointers{nil, &other{"", &one}, nil}, true, true}, {pointers{pair, nil, nil}, true, true}, {pointers{}, true, true},
+		{optional{1, flatOptions()[100:103], 2}, false, true}, {optional{0, nil, 2}, false, true}, {optional{0, flatOptions()[:1], 0}, false, true},
+		{nested{"a", []plainList{{"b", pairs, "c"}, {}}}, false, false},
+	} {
+		for _, mode := range []Mode{V4, Full, Shapes} {
+			pl, err := planOf(reflect.TypeOf(v.value))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := v.v4
+			if mode == Shapes {
+				want = v.sh
+			}
+			if got := pl.st.wholeFlat(mode, false) != nil; got != want {
+				t.Errorf("%T in mode %v has a flat plan: want %v, got %v", v.value, mode, want, got)
+			}
+			list := reflect.MakeSlice(reflect.SliceOf(pl.typ), 1, 1)
+			list.Index(0).Set(reflect.ValueOf(v.value))
+			general := mustMarshal(t, &EncodeOptions{Mode: mode}, list.Interface())[headerSize+1:]
+			payload := mustMarshal(t, &EncodeOptions{Mode: mode}, v.value)
+			if string(payload[headerSize:]) != string(general) {
+				t.Fatalf("%+v in mode %v: want %x, got %x", v.value, mode, general, payload[headerSize:])
+			}
+			for depth := range 5 {
+				_, err := (&EncodeOptions{Mode: mode, MaxDepth: depth + 1}).Marshal(v.value)
+				_, listErr := (&EncodeOptions{Mode: mode, MaxDepth: depth + 2}).Marshal(list.Interface())
+				if (err == nil) != (listErr == nil) {
+					t.Errorf("%+v with %d levels: %v; in a list: %v", v.value, depth+1, err, listErr)
+				}
+			}
+		}
+	}
+	bad := plainList{Items: pairs, Note: "\xff"}
+	var e *Error
+	if _, err := Marshal(bad); !errors.As(err, &e) || e.Path != "Note" {
+		t.Errorf("want an error at Note, got %v", err)
+	}
+}
+
 // Lists of structs get flat plans within payloads, whose names have other numbers
 // in the next. What a fresh linked table makes of the same values, by the general
 // way, are the same bytes.

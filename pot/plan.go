@@ -26,6 +26,8 @@ type plan struct {
 	n    int // length of arrays; unit of opUnixTime in nanoseconds
 	size uintptr
 
+	first, rest *flatPlan // of opStructs, opStructPtr
+
 	scratch sync.Pool // of *scratch, for values that must be copied
 }
 
@@ -72,6 +74,8 @@ const (
 	opTexts   // a slice of strings
 	opCount   // the header of a map of those fields that are present
 	opOption  // stands before a value that may be absent
+	opStructs // a slice of structs, by flat plans
+	opStructPtr
 )
 
 // structPlan is the part of a plan that structs have.
