@@ -148,7 +148,7 @@ func (fl *flattener) add(st *structPlan, offset uintptr, depth int) bool {
 		if !fl.out.record {
 			from := len(fl.before)
 			fl.before = fl.w.appendKey(fl.before, f)
-			if len(fl.before)-from < len(f.symbol) {
+			if fl.before[from]>>5 == kindSymbol && fl.before[from]&1 == 1 {
 				fl.repeated = true
 				if fl.moves(f) {
 					return false

@@ -169,14 +169,6 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 			if b, i = putText(b, i, *(*string)(vp), int(l.room)); i < 0 {
 				return b[:from], false
 			}
-		case opTexts:
-			if b, i = putTexts(b, i, *(*[]string)(vp), int(l.room)); i < 0 {
-				return b[:from], false
-			}
-		case opTextPtr:
-			if b, i = putTextPtr(b, i, *(**string)(vp), int(l.room)); i < 0 {
-				return b[:from], false
-			}
 		case opUint8:
 			b[i], b[i+1] = uintTag, *(*uint8)(vp)
 			i += 2
@@ -194,15 +186,9 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 			i = len(appendBool(b[:i], *(*bool)(vp)))
 		case opFloat64:
 			i = len(appendFloat64(b[:i], *(*float64)(vp)))
-		case opStructs, opStructPtr:
-			out, done := appendStructs(b[:i], l, vp, w)
-			if !done {
-				return b[:from], false
-			}
-			b, i = out[:cap(out)], len(out)
 		default:
-			out, err := w.appendLeaf(b[:i], l, vp)
-			if err != nil {
+			out, done := appendLeaf(b[:i], l, vp, w)
+			if !done {
 				return b[:from], false
 			}
 			b, i = out[:cap(out)], len(out)
@@ -212,20 +198,33 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 }
 
 // appendLeaf appends a value of a less common type, and makes room for what
-// follows.
-func (w *Writer) appendLeaf(b []byte, l *leaf, p unsafe.Pointer) ([]byte, error) {
-	depth := w.depth
-	w.depth += int(l.depth)
-	b, err := w.append(b, l.plan, l.op, p)
-	w.depth = depth
-	if err == nil && cap(b)-len(b) < int(l.room) {
-		b = slices.Grow(b, int(l.room))
+// follows. It reports false if the value cannot be encoded.
+func appendLeaf(b []byte, l *leaf, p unsafe.Pointer, w *Writer) (_ []byte, done bool) {
+	i, room := len(b), int(l.room)
+	switch l.op {
+	case opTexts:
+		b, i = putTexts(b[:cap(b)], i, *(*[]string)(p), room)
+		return b[:max(i, 0)], i >= 0
+	case opTextPtr:
+		b, i = putTextPtr(b[:cap(b)], i, *(**string)(p), room)
+		return b[:max(i, 0)], i >= 0
+	case opStructs, opStructPtr:
+		b, done = appendStructs(b, l, p, w)
+	default:
+		var err error
+		depth := w.depth
+		w.depth += int(l.depth)
+		b, err = w.append(b, l.plan, l.op, p)
+		w.depth, done = depth, err == nil
 	}
-	return b, err
+	if cap(b)-len(b) < room {
+		b = slices.Grow(b, room)
+	}
+	return b, done
 }
 
 // appendStructs appends a slice of structs, or what a pointer to a struct points
-// to, and makes room for what follows.
+// to.
 func appendStructs(b []byte, l *leaf, p unsafe.Pointer, w *Writer) (_ []byte, done bool) {
 	outer := int(l.depth)
 	if l.op == opStructs {
@@ -251,9 +250,6 @@ func appendStructs(b []byte, l *leaf, p unsafe.Pointer, w *Writer) (_ []byte, do
 	}
 	if w != nil {
 		w.depth -= outer
-	}
-	if cap(b)-len(b) < int(l.room) {
-		b = slices.Grow(b, int(l.room))
 	}
 	return b, done
 }

@@ -219,6 +219,18 @@ func TestFlatStructsWithin(t *testing.T) {
 		ID   string
 		List []plainList
 	}
+	type many struct{ A, B, C, D, E, F, G, H, I int8 }
+	type manyNames struct {
+		Many many
+		List []flatPair
+		X    int8
+	}
+	type manyOptions struct {
+		M    int8 `pot:",omitempty"`
+		Many many
+		J    int8 `pot:",omitempty"`
+		Last struct{ K, J int8 }
+	}
 	pair, pairs, one := &flatPair{1, 2}, []flatPair{{1, 2}, {3, 4}, {5, 6}}, int8(1)
 	for _, v := range []struct {
 		value  any
@@ -231,6 +243,8 @@ func TestFlatStructsWithin(t *testing.T) {
 		{sameTwice{pair, pair}, false, false}, {sameTwice{nil, pair}, false, false},
 		{pointers{pair, &other{}, []uint16{1}}, true, true}, {pointers{nil, &other{"", &one}, nil}, true, true}, {pointers{pair, nil, nil}, true, true}, {pointers{}, true, true},
 		{optional{1, flatOptions()[100:103], 2}, false, true}, {optional{0, nil, 2}, false, true}, {optional{0, flatOptions()[:1], 0}, false, true},
+		{manyNames{List: pairs, X: 1}, false, true}, {manyNames{X: 1}, false, true},
+		{manyOptions{M: 1}, false, true}, {manyOptions{J: 1}, false, true},
 		{nested{"a", []plainList{{"b", pairs, "c"}, {}}}, false, false},
 	} {
 		for _, mode := range []Mode{V4, Full, Shapes} {
