@@ -111,3 +111,51 @@ func BenchmarkSmallRecord(b *testing.B) {
 		})
 	}
 }
+
+// optionalPost is a document whose fields are left out when they are empty.
+type optionalPost struct {
+	ID        string   `json:"id"`
+	Title     string   `json:"title,omitempty"`
+	Author    string   `json:"author,omitempty"`
+	Tags      []string `json:"tags,omitempty"`
+	Words     int32    `json:"words,omitempty"`
+	Likes     uint32   `json:"likes,omitempty"`
+	Score     float64  `json:"score,omitempty"`
+	Published bool     `json:"published,omitempty"`
+	Created   int64    `json:"created"`
+}
+
+func BenchmarkOptional(b *testing.B) {
+	v := &optionalPost{ID: "post-0011", Title: "a title of this", Tags: []string{"one", "two"}, Words: 500, Score: 3.1, Created: 1 << 40}
+	table := NewTable(nil)
+	for _, c := range []struct {
+		name string
+		enc  func() ([]byte, error)
+		dec  func([]byte) error
+	}{
+		{"cbor", func() ([]byte, error) { return cbor.Marshal(v) }, func(p []byte) error { return cbor.Unmarshal(p, new(optionalPost)) }},
+		{"V4", func() ([]byte, error) { return Marshal(v) }, func(p []byte) error { return Unmarshal(p, new(optionalPost)) }},
+		{"Shapes,table", func() ([]byte, error) { return (&EncodeOptions{Mode: Shapes, Table: table}).Marshal(v) }, func(p []byte) error { return (&DecodeOptions{Table: table}).Unmarshal(p, new(optionalPost)) }},
+	} {
+		b.Run("enc/"+c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := c.enc(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		p, err := c.enc()
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("dec/"+c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := c.dec(p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

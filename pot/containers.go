@@ -93,7 +93,14 @@ func (r *Reader) elemsInto(elem *plan, p unsafe.Pointer, n int, wipe bool) error
 	before := r.wipe
 	r.wipe = wipe
 	for i := range n {
-		if err := r.value(elem, elem.dec, unsafe.Add(p, uintptr(i)*elem.size)); err != nil {
+		ep := unsafe.Add(p, uintptr(i)*elem.size)
+		if elem.dec <= opString {
+			if end := r.quick(elem.dec, ep, r.pos); end > 0 {
+				r.pos = end
+				continue
+			}
+		}
+		if err := r.value(elem, elem.dec, ep); err != nil {
 			r.wipe = before
 			return inPath("["+strconv.Itoa(i)+"]", err)
 		}

@@ -46,7 +46,7 @@ func (o *DecodeOptions) unmarshal(data []byte, v any) (int, error) {
 	r := newReader(data, o)
 	err := r.readHeader()
 	if err == nil {
-		err = r.decode(v)
+		err = r.decode(v, true)
 	}
 	n := r.pos
 	if err == nil && o.Canonical {
@@ -81,8 +81,8 @@ func (o *DecodeOptions) undo(cause error, data []byte, before TableVersion) {
 	}
 }
 
-// decode decodes the next value.
-func (r *Reader) decode(v any) error {
+// decode decodes the next value, which may be the whole payload.
+func (r *Reader) decode(v any, whole bool) error {
 	rv := reflect.ValueOf(v)
 	if rv.Kind() != reflect.Pointer || rv.IsNil() {
 		return encodeError(ErrUnsupported, "decoding needs a pointer, not %T", v)
@@ -90,6 +90,9 @@ func (r *Reader) decode(v any) error {
 	pl, err := planOf(rv.Type())
 	if err != nil {
 		return err
+	}
+	if whole && pl.elem.dec == opStruct {
+		return r.wholeInto(pl.elem, rv.UnsafePointer())
 	}
 	return r.value(pl.elem, pl.elem.dec, rv.UnsafePointer())
 }
@@ -353,7 +356,9 @@ func (r *Reader) membersInto(pl *plan, p unsafe.Pointer, n int) error {
 		if len(f.via) > 0 {
 			fp = f.locate(p, true)
 		}
-		if err := r.value(f.plan, f.dec, fp); err != nil {
+		if end := r.quick(f.dec, fp, r.pos); end > 0 {
+			r.pos = end
+		} else if err := r.value(f.plan, f.dec, fp); err != nil {
 			return inPath(f.name, err)
 		}
 	}
@@ -368,33 +373,41 @@ func (r *Reader) membersInto(pl *plan, p unsafe.Pointer, n int) error {
 	return nil
 }
 
-// nextKnown reads a key if it is a known symbol with a number below eight, and
-// names the field that comes next in the struct's order.
+// nextKnown reads a key if it is a known symbol with a header of one or two
+// bytes, and names the field that comes next in the struct's order.
 func (r *Reader) nextKnown(st *structPlan, next int) bool {
-	if r.pos >= len(r.data) || next >= len(st.fields) {
+	if r.pos+1 >= len(r.data) || next >= len(st.fields) {
 		return false
 	}
-	c := r.data[r.pos]
-	id := int(c&argMask) >> 1
-	if c&^argMask != symbolTag || c&1 == 0 || id >= len(r.syms) {
+	c, size := r.data[r.pos], 1
+	arg := int(c & argMask)
+	if c&moreFlag != 0 {
+		high := r.data[r.pos+1]
+		if high >= 0x80 {
+			return false
+		}
+		arg, size = arg|int(high)<<4, 2
+	}
+	id := arg >> 1
+	if c>>5 != kindSymbol || arg&1 == 0 || id >= len(r.syms) {
 		return false
 	}
 	if atomic.LoadInt32(&r.syms[id].num) != st.fields[next].num {
 		return false
 	}
-	r.pos++
+	r.pos += size
 	return true
 }
 
-// nextDefined reads a key if it defines as a new symbol the name of the field
-// that comes next in the struct's order: the way of a record that is met first.
-func (r *Reader) nextDefined(st *structPlan, next int) bool {
-	if next >= len(st.fields) || r.opts.Table != nil || r.pos < r.defined {
+// nextDefined reads a key if it defines as a new symbol the name of a field: the
+// way of a record that is met first. No table is in use.
+func (r *Reader) nextDefined(st *structPlan, i int) bool {
+	if i >= len(st.fields) || r.pos < r.defined {
 		return false
 	}
-	f := &st.fields[next]
+	f := &st.fields[i]
 	end := r.pos + len(f.symbol)
-	if end > len(r.data) || string(r.data[r.pos:end]) != string(f.symbol) || r.budget < int64(symbolCost) {
+	if end > len(r.data) || r.data[r.pos] != f.symbol[0] || string(r.data[r.pos:end]) != string(f.symbol) || r.budget < int64(symbolCost) {
 		return false
 	}
 	r.budget -= int64(symbolCost)
@@ -403,11 +416,18 @@ func (r *Reader) nextDefined(st *structPlan, next int) bool {
 	return true
 }
 
+// fewFields is how many fields are tried before a name is looked up.
+const fewFields = 8
+
 // memberKey reads a key and returns which field it names, or -1 and the name.
 func (r *Reader) memberKey(st *structPlan, next int) (int, string, error) {
 	at := r.pos
-	if r.nextDefined(st, next) {
-		return next, "", nil
+	if at < len(r.data) && r.data[at]>>5 == kindSymbol && r.data[at]&1 == 0 && r.opts.Table == nil {
+		for i := next; i < next+fewFields; i++ { // fields may be left out
+			if r.nextDefined(st, i) {
+				return i, "", nil
+			}
+		}
 	}
 	kind, arg, err := r.header()
 	if err != nil {
@@ -532,7 +552,9 @@ func (r *Reader) recordInto(pl *plan, p unsafe.Pointer, at int, arg uint64) erro
 		if len(f.via) > 0 {
 			fp = f.locate(p, true)
 		}
-		if err := r.value(f.plan, f.dec, fp); err != nil {
+		if end := r.quick(f.dec, fp, r.pos); end > 0 {
+			r.pos = end
+		} else if err := r.value(f.plan, f.dec, fp); err != nil {
 			return inPath(f.name, err)
 		}
 	}

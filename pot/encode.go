@@ -1,12 +1,14 @@
 package pot
 
 import (
+	"bytes"
 	"encoding"
 	"math/big"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 )
@@ -14,7 +16,7 @@ import (
 // Marshal returns the payload of v with default options. See the package
 // documentation for what becomes of each Go type. It may be called by many
 // goroutines at once.
-func Marshal(v any) ([]byte, error) { return (*EncodeOptions)(nil).Append(nil, v) }
+func Marshal(v any) ([]byte, error) { return (*EncodeOptions)(nil).Marshal(v) }
 
 // MarshalAppend appends the payload of v to dst. On failure it returns dst as
 // it was.
@@ -23,11 +25,34 @@ func MarshalAppend(dst []byte, v any) ([]byte, error) {
 }
 
 // Marshal returns the payload of v.
-func (o *EncodeOptions) Marshal(v any) ([]byte, error) { return o.Append(nil, v) }
+func (o *EncodeOptions) Marshal(v any) ([]byte, error) {
+	buf, ok := marshalBuffers.Get().(*[]byte)
+	if !ok {
+		buf = new([]byte)
+	}
+	b, err := o.Append((*buf)[:0], v)
+	switch {
+	case err != nil:
+		b = nil
+	case cap(b) > maxMarshalBuffer: // worth more than a copy of it
+		return b, nil
+	default:
+		*buf = b
+		b = bytes.Clone(b)
+	}
+	marshalBuffers.Put(buf)
+	return b, err
+}
+
+// marshalBuffers holds the memory in which Marshal finds out how long a payload is.
+var marshalBuffers sync.Pool
+
+const maxMarshalBuffer = 64 << 10
 
 // Append appends the payload of v to dst. On failure it returns dst as it was.
-// To a dst with room it allocates nothing for values without maps and
-// interfaces, once their type has been seen.
+// To a dst with ample room it allocates nothing for values without maps and
+// interfaces, once their type has been seen some times. It may write to the
+// spare memory of dst behind the payload.
 func (o *EncodeOptions) Append(dst []byte, v any) ([]byte, error) {
 	if o == nil {
 		o = new(EncodeOptions)
@@ -37,6 +62,9 @@ func (o *EncodeOptions) Append(dst []byte, v any) ([]byte, error) {
 	}
 	if o.Canonical {
 		return appendCanonicalValue(dst, v, o)
+	}
+	if b, done := o.appendWhole(dst, v); done {
+		return b, nil
 	}
 	w := newWriter(dst, o)
 	w.header()
@@ -76,10 +104,11 @@ func (w *Writer) appendAny(b []byte, v any) ([]byte, error) {
 		return b, err
 	}
 	if pl.enc == opPtr && pl.elem.enc != opPtr {
-		if rv.IsNil() {
+		p := rv.UnsafePointer()
+		if p == nil {
 			return append(b, specNone), nil
 		}
-		return w.append(b, pl.elem, pl.elem.enc, rv.UnsafePointer())
+		return w.append(b, pl.elem, pl.elem.enc, p)
 	}
 	// A value within an interface has no address that could be asked for.
 	s := pl.getScratch()
@@ -204,6 +233,11 @@ func (w *Writer) appendPointer(b []byte, pl *plan, p unsafe.Pointer) ([]byte, er
 
 // appendStruct appends a struct as a record in mode Shapes, else as a map.
 func (w *Writer) appendStruct(b []byte, st *structPlan, p unsafe.Pointer) (_ []byte, err error) {
+	if fp := w.flatPlan(st); fp != nil {
+		if b, done := appendFlat(b, fp, p, w); done {
+			return b, nil
+		}
+	}
 	if err := w.enter(); err != nil {
 		return b, err
 	}
@@ -253,16 +287,9 @@ func (w *Writer) appendFields(b []byte, st *structPlan, p unsafe.Pointer, keyed 
 		fp := unsafe.Add(p, f.offset)
 		switch f.enc {
 		case opString:
-			s := *(*string)(fp)
-			if len(s) >= 1<<11 || !validText(unsafe.Slice(unsafe.StringData(s), len(s))) {
-				break
+			if b, err = appendValidText(b, *(*string)(fp)); err != nil {
+				return b, inPath(f.name, err)
 			}
-			if len(s) <= argMask {
-				b = append(b, bytesTag|byte(len(s)))
-			} else {
-				b = append(b, bytesTag|moreFlag|byte(len(s)&argMask), byte(len(s)>>4))
-			}
-			b = append(b, s...)
 			continue
 		case opUint8:
 			b = append(b, uintTag, *(*uint8)(fp))
@@ -324,17 +351,13 @@ func (w *Writer) appendTuple(b []byte, st *structPlan, p unsafe.Pointer) ([]byte
 
 // appendPartial appends a struct as a map of those fields that are present.
 func (w *Writer) appendPartial(b []byte, st *structPlan, p unsafe.Pointer) (_ []byte, err error) {
-	present := make([]unsafe.Pointer, 0, 64)
-	count := 0
+	var absent seenFields
+	count := len(st.fields)
 	for i := range st.fields {
-		fp := st.fields[i].locate(p, false)
-		if fp != nil && st.fields[i].zero(fp) {
-			fp = nil
+		if fp := st.fields[i].locate(p, false); fp == nil || st.fields[i].zero(fp) {
+			absent.set(i)
+			count--
 		}
-		if fp != nil {
-			count++
-		}
-		present = append(present, fp)
 	}
 	var rest reflect.Value
 	if st.rest != nil {
@@ -342,13 +365,13 @@ func (w *Writer) appendPartial(b []byte, st *structPlan, p unsafe.Pointer) (_ []
 		count += rest.Len()
 	}
 	b = appendHeader(b, kindMap, uint64(count))
-	for i, fp := range present {
-		if fp == nil {
+	for i := range st.fields {
+		if absent.test(i) {
 			continue
 		}
 		f := &st.fields[i]
 		b = w.appendKey(b, f)
-		if b, err = w.append(b, f.plan, f.enc, fp); err != nil {
+		if b, err = w.append(b, f.plan, f.enc, f.locate(p, false)); err != nil {
 			return b, inPath(f.name, err)
 		}
 	}

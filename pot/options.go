@@ -128,8 +128,8 @@ type StringMode uint8
 // The ways to decode strings.
 const (
 	// CopyStrings copies each string out of the input. Strings of up to 128
-	// bytes share chunks of at most 1 KiB, so that one that is kept can keep as
-	// much alive.
+	// bytes share chunks of at most 1 KiB, also with those of inputs decoded
+	// before and after, so that one that is kept can keep as much alive.
 	CopyStrings StringMode = iota
 	// BorrowStrings makes strings and byte slices point into the input, which
 	// must not change while any of them is in use. Nothing is copied. A value

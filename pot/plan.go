@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -24,6 +25,8 @@ type plan struct {
 	st   *structPlan
 	n    int // length of arrays; unit of opUnixTime in nanoseconds
 	size uintptr
+
+	first, rest *flatPlan // of opStructs, opStructPtr
 
 	scratch sync.Pool // of *scratch, for values that must be copied
 }
@@ -65,6 +68,14 @@ const (
 	opPotMethod
 	opBinaryMethod
 	opTextMethod
+
+	// Only in flat plans:
+	opTextPtr // a pointer to a string
+	opTexts   // a slice of strings
+	opCount   // the header of a map of those fields that are present
+	opOption  // stands before a value that may be absent
+	opStructs // a slice of structs, by flat plans
+	opStructPtr
 )
 
 // structPlan is the part of a plan that structs have.
@@ -77,6 +88,7 @@ type structPlan struct {
 	optional bool   // some fields may be left out
 	names    []string
 	whole    *binding // to a shape of all fields in order
+	flat     flatPlans
 }
 
 // field is one member of a struct.
@@ -180,9 +192,28 @@ func (n *names) add(text string) int32 {
 	return num
 }
 
+// recent holds plans by their types' addresses: a quicker way to most of them.
+var recent [64]atomic.Pointer[plan]
+
+func recentSlot(t reflect.Type) *atomic.Pointer[plan] {
+	return &recent[reflect.ValueOf(t).Pointer()/32%uintptr(len(recent))]
+}
+
+// recentPlan returns the plan for a type, or nil if it is not at hand.
+func recentPlan(t reflect.Type) *plan {
+	if pl := recentSlot(t).Load(); pl != nil && pl.typ == t {
+		return pl
+	}
+	return nil
+}
+
 // planOf returns the plan for a type.
 func planOf(t reflect.Type) (*plan, error) {
+	if pl := recentPlan(t); pl != nil {
+		return pl, nil
+	}
 	if pl, ok := plans.Load(t); ok {
+		recentSlot(t).Store(pl.(*plan))
 		return pl.(*plan), nil
 	}
 	planBuild.Lock()
@@ -473,6 +504,13 @@ func (f *field) zero(p unsafe.Pointer) bool {
 		return len(*(*string)(p)) == 0
 	case opPtr:
 		return *(*unsafe.Pointer)(p) == nil
+	case opSlice, opBytes:
+		h := (*sliceHeader)(p)
+		return h.data == nil || h.len == 0 && f.omit == omitEmpty
+	case opFloat64:
+		if *(*float64)(p) != 0 { // of zeros there are two
+			return false
+		}
 	}
 	v := f.plan.at(p)
 	if f.omit == omitZero {

@@ -49,8 +49,15 @@ type Reader struct {
 	chunk  []byte // room for copies of short strings
 	intern *[256]string
 	scan   scanner
-	own    []sym    // memory of syms without a table
+	own    []sym // memory of syms without a table
+
+	// strange is the struct whose flat plan did not fit last time, and patience
+	// how many payloads of it are not tried by the plan.
+	strange  *structPlan
+	patience int
+
 	spare  []*shape // shapes of earlier payloads, to be used again
+	places [8]place // of a view
 }
 
 // What a reader keeps for the next payload is bounded.
@@ -299,6 +306,10 @@ func (r *Reader) ReadInt() (int64, error) {
 			}
 		}
 	}
+	if v, end := quickWord(r.data, r.pos, intTag); end > 0 {
+		r.pos = end
+		return int64(v), nil
+	}
 	at := r.pos
 	w, err := r.readWide("integer")
 	if err != nil {
@@ -324,13 +335,9 @@ func (r *Reader) ReadUint() (uint64, error) {
 			}
 		}
 	}
-	if pos := r.pos; pos+1 < len(r.data) && r.data[pos] == uintTag {
-		r.pos += 2
-		return uint64(r.data[pos+1]), nil
-	}
-	if pos := r.pos; pos+2 < len(r.data) && r.data[pos] == uintTag|1 {
-		r.pos += 3
-		return uint64(binary.LittleEndian.Uint16(r.data[pos+1:])), nil
+	if v, end := quickWord(r.data, r.pos, uintTag); end > 0 {
+		r.pos = end
+		return v, nil
 	}
 	at := r.pos
 	w, err := r.readWide("integer")
@@ -537,59 +544,8 @@ func (r *Reader) variantName() (name string, named bool, err error) {
 // ReadName reads the key of a struct's member: a symbol or a text.
 func (r *Reader) ReadName() (string, error) { return r.ReadText() }
 
-// Skip reads over one value. It checks the structure but not the texts in it.
-func (r *Reader) Skip() error {
-	if r.pos < len(r.data) {
-		if n := int(simpleLen[r.data[r.pos]]); n > 0 && r.pos+n <= len(r.data) {
-			r.pos += n
-			return nil
-		}
-	}
-	return r.skipMany(1)
-}
-
-// skipMany reads over n values.
-func (r *Reader) skipMany(n uint64) error {
-	if n = r.skipShort(n); n == 0 {
-		return nil
-	}
-	s := &r.scan
-	s.mode, s.pos, s.pending, s.open, s.maxOpen, s.r = r.mode, r.pos, n, s.open[:0], r.maxDepth, r
-	code := s.run(r.data)
-	s.r = nil
-	if code != 0 {
-		return errAt(code, s.pos, "in a value that is skipped")
-	}
-	r.pos = s.pos
-	return nil
-}
-
-// skipShort reads over values as long as their atoms are short and define
-// nothing, and returns how many are left.
-func (r *Reader) skipShort(n uint64) uint64 {
-	for {
-		if r.pos, n = skipSimple(r.data, r.pos, n); n == 0 || r.pos >= len(r.data) {
-			return n
-		}
-		switch c := r.data[r.pos]; {
-		case c&moreFlag != 0:
-			return n
-		case c>>5 == kindSeq:
-			n += uint64(c & argMask)
-		case c>>5 == kindMap:
-			n += 2 * uint64(c&argMask)
-		case r.mode != Shapes || c > argMask || c < specShape || int(c)-specShape >= len(r.shapes):
-			return n
-		default:
-			n += uint64(len(r.shapes[c-specShape].ids))
-		}
-		r.pos++
-		n--
-	}
-}
-
 // Read reads any Go value, as Unmarshal does.
-func (r *Reader) Read(v any) error { return r.decode(v) }
+func (r *Reader) Read(v any) error { return r.decode(v, false) }
 
 // symbolBody reads the rest of a symbol atom that begins at at. The text is
 // valid while the input and the table are. The id of a definition that is met
@@ -758,14 +714,17 @@ func (r *Reader) addShape(sh *shape, at int) (int, error) {
 }
 
 // memberOf returns which field of a struct a known symbol names, or -1. It
-// tries the field that comes next in the struct's own order first.
+// tries the fields that come next in the struct's own order first.
 func (r *Reader) memberOf(st *structPlan, id, next int) int {
 	s := &r.syms[id]
 	num := atomic.LoadInt32(&s.num)
-	if next < len(st.fields) && (st.fields[next].num == num || num < 0 && st.fields[next].name == s.text) {
-		if num < 0 {
-			atomic.StoreInt32(&s.num, st.fields[next].num)
+	for i := next; num >= 0 && i < len(st.fields) && i < next+fewFields; i++ {
+		if st.fields[i].num == num {
+			return i
 		}
+	}
+	if num < 0 && next < len(st.fields) && st.fields[next].name == s.text {
+		atomic.StoreInt32(&s.num, st.fields[next].num)
 		return next
 	}
 	i, ok := st.byName[s.text]

@@ -259,3 +259,81 @@ func (s *scanner) definition(data []byte, next int) Code {
 	s.pending += n - 1
 	return 0
 }
+
+// Skip reads over one value. It checks the structure but not the texts in it.
+func (r *Reader) Skip() error {
+	if r.pos < len(r.data) {
+		if n := int(simpleLen[r.data[r.pos]]); n > 0 && r.pos+n <= len(r.data) {
+			r.pos += n
+			return nil
+		}
+	}
+	return r.skipMany(1)
+}
+
+// skipMany reads over n values.
+func (r *Reader) skipMany(n uint64) error {
+	if n = r.skipShort(n); n == 0 {
+		return nil
+	}
+	s := &r.scan
+	s.mode, s.pos, s.pending, s.open, s.maxOpen, s.r = r.mode, r.pos, n, s.open[:0], r.maxDepth, r
+	code := s.run(r.data)
+	s.r = nil
+	if code != 0 {
+		return errAt(code, s.pos, "in a value that is skipped")
+	}
+	r.pos = s.pos
+	return nil
+}
+
+// skipShort reads over values as long as their atoms have headers of at most
+// two bytes and define nothing, and returns how many are left.
+func (r *Reader) skipShort(n uint64) uint64 {
+	data, pos := r.data, r.pos
+	for n > 0 && uint(pos) < uint(len(data)) {
+		c := data[pos]
+		if size := int(simpleLen[c]); size > 0 && size <= len(data)-pos {
+			pos += size
+			n--
+			continue
+		}
+		arg, next := int(c&argMask), pos+1
+		if c&moreFlag != 0 {
+			if next >= len(data) || data[next] >= 0x80 {
+				break
+			}
+			arg |= int(data[next]) << 4
+			next++
+		}
+		members, ok := r.shortBody(c>>5, arg)
+		if c >= bytesTag {
+			next, ok = next+arg, arg <= len(data)-next
+		}
+		if !ok {
+			break
+		}
+		pos = next
+		n += members - 1
+	}
+	r.pos = pos
+	return n
+}
+
+// shortBody returns how many values follow the header of an atom that is no
+// bytes. It reports false for atoms that need a closer look.
+func (r *Reader) shortBody(kind byte, arg int) (members uint64, ok bool) {
+	switch kind {
+	case kindSeq:
+		return uint64(arg), true
+	case kindMap:
+		return 2 * uint64(arg), true
+	case kindSymbol:
+		return 0, arg&1 == 1
+	case kindSpecial:
+		if id := arg - specShape; r.mode == Shapes && uint(id) < uint(len(r.shapes)) {
+			return uint64(len(r.shapes[id].ids)), true
+		}
+	}
+	return 0, false
+}

@@ -25,8 +25,9 @@ import (
 // different ones, so that maps whose keys are values do not fill the table;
 // until then they are written with their keys in place. In the other modes the
 // names of structs, and of objects from JSON and CBOR, are added when they are
-// first met. What the table cannot take any more because of its limits is
-// written with names in place, too.
+// first met; those of a struct's fields that are left out may come with them.
+// What the table cannot take any more because of its limits is written with names
+// in place, too.
 type Table struct {
 	opts TableOptions
 
@@ -37,6 +38,10 @@ type Table struct {
 	// writers holds idle encoders whose caches of this table's numbers remain
 	// valid, since numbers never change.
 	writers sync.Pool
+
+	// flat holds flat plans by number of the struct plan. The lists are replaced,
+	// not changed.
+	flat [2]atomic.Pointer[[]*flatPlan]
 
 	mu        sync.RWMutex // guards all below, and the making of snapshots
 	bySymbol  map[string]int32
@@ -458,15 +463,15 @@ func parseTable(data []byte) (base TableVersion, texts []string, shapes [][]uint
 		return fail(err)
 	}
 	if r.mode != Shapes {
-		if err := r.decode(&texts); err != nil {
+		if err := r.decode(&texts, false); err != nil {
 			return fail(err)
 		}
 		return base, texts, nil, r.end()
 	}
 	n, err := r.ReadSeq()
 	if err == nil && n == 4 {
-		if err = r.decode(&base.Symbols); err == nil {
-			err = r.decode(&base.Shapes)
+		if err = r.decode(&base.Symbols, false); err == nil {
+			err = r.decode(&base.Shapes, false)
 		}
 		n -= 2
 	}
@@ -474,10 +479,10 @@ func parseTable(data []byte) (base TableVersion, texts []string, shapes [][]uint
 		err = fmt.Errorf("neither a table nor an addition to one")
 	}
 	if err == nil {
-		err = r.decode(&texts)
+		err = r.decode(&texts, false)
 	}
 	if err == nil {
-		err = r.decode(&shapes)
+		err = r.decode(&shapes, false)
 	}
 	if err == nil {
 		err = r.end()

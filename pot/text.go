@@ -8,23 +8,77 @@ import (
 
 const highBits = 0x8080808080808080
 
-// validText is utf8.Valid, quicker for the short ASCII texts that most are.
+// validText is utf8.Valid, quicker for the ASCII texts that most are. Texts of
+// up to 32 bytes are looked through by loads that overlap, without a loop: what
+// costs most in short texts is a branch that is guessed wrong.
 func validText(b []byte) bool {
-	if len(b) >= 8 {
-		i := 0
-		for ; i+8 <= len(b); i += 8 {
-			if binary.LittleEndian.Uint64(b[i:])&highBits != 0 {
-				return utf8.Valid(b)
-			}
+	n := len(b)
+	var all uint64
+	switch {
+	case n > 32:
+		rest := b
+		for ; len(rest) >= 32; rest = rest[32:] {
+			all |= word(rest) | word(rest[8:]) | word(rest[16:]) | word(rest[24:])
 		}
-		return binary.LittleEndian.Uint64(b[len(b)-8:])&highBits == 0 || utf8.Valid(b)
+		last := b[n-32:]
+		all |= word(last) | word(last[8:]) | word(last[16:]) | word(last[24:])
+	case n > 16:
+		last := b[n-16:]
+		all = word(b) | word(b[8:]) | word(last) | word(last[8:])
+	case n >= 8:
+		all = word(b) | word(b[n-8:])
+	case n >= 4:
+		all = uint64(binary.LittleEndian.Uint32(b) | binary.LittleEndian.Uint32(b[n-4:]))
+	case n > 0:
+		all = uint64(b[0] | b[n/2] | b[n-1])
 	}
-	for _, c := range b {
-		if c >= utf8.RuneSelf {
-			return utf8.Valid(b)
-		}
+	return all&highBits == 0 || utf8.Valid(b)
+}
+
+func word(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+
+func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
+
+// copyText copies text to dst, which has room for it, and reports whether it is
+// UTF-8. Texts of up to 64 bytes are looked through by the loads that copy them.
+func copyText(dst []byte, text string) bool {
+	b := unsafe.Slice(unsafe.StringData(text), len(text))
+	n := len(b)
+	if n > 64 {
+		copy(dst, b)
+		return validText(b)
 	}
-	return true
+	dst = dst[:n]
+	var all uint64
+	switch {
+	case n > 32:
+		all = copyWords(dst, b) | copyWords(dst[16:], b[16:]) | copyWords(dst[n-32:], b[n-32:]) | copyWords(dst[n-16:], b[n-16:])
+	case n > 16:
+		all = copyWords(dst, b) | copyWords(dst[n-16:], b[n-16:])
+	case n >= 8:
+		first, last := word(b), word(b[n-8:])
+		all = first | last
+		putWord(dst, first)
+		putWord(dst[n-8:], last)
+	case n >= 4:
+		first, last := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[n-4:])
+		all = uint64(first | last)
+		binary.LittleEndian.PutUint32(dst, first)
+		binary.LittleEndian.PutUint32(dst[n-4:], last)
+	case n > 0:
+		first, middle, last := b[0], b[n/2], b[n-1]
+		all = uint64(first | middle | last)
+		dst[0], dst[n/2], dst[n-1] = first, middle, last
+	}
+	return all&highBits == 0 || utf8.Valid(b)
+}
+
+// copyWords copies 16 bytes and returns which bits are set in either half.
+func copyWords(dst, src []byte) uint64 {
+	a, b := word(src), word(src[8:])
+	putWord(dst, a)
+	putWord(dst[8:], b)
+	return a | b
 }
 
 // ReadText reads a string.
@@ -60,6 +114,7 @@ func (r *Reader) textBytes() ([]byte, error) {
 
 const (
 	chunkSize   = 1 << 10
+	smallChunk  = 1 << 9 // for inputs with little left; what is over serves the next
 	chunkString = 128
 )
 
@@ -89,8 +144,11 @@ func (r *Reader) copyString(b []byte) string {
 		return string(b)
 	}
 	if n > len(r.chunk) {
-		// What is left of the input bounds what can be needed.
-		r.chunk = make([]byte, max(n, min(chunkSize, len(r.data)-r.pos+n)))
+		size := chunkSize
+		if len(r.data)-r.pos < smallChunk {
+			size = smallChunk
+		}
+		r.chunk = make([]byte, size)
 	}
 	copy(r.chunk, b)
 	s := unsafe.String(&r.chunk[0], n)

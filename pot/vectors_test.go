@@ -614,7 +614,7 @@ func TestBudget(t *testing.T) {
 		want     int64
 	}{
 		{"texts and bytes", strs, func() any { return new(vecStrings) }, 30, 6*int64(symbolCost) + 5*2 + 25},
-		{"two users", users, func() any { return new([]vecUser) }, 12, 2*24 + 2*int64(symbolCost) + 10},
+		{"two users", users, func() any { return new([]vecUser) }, 12, 2*int64(reflect.TypeFor[vecUser]().Size()) + 2*int64(symbolCost) + 10},
 		{"extremes", ext, func() any { return new(vecExtremes) }, 78, 13*int64(symbolCost) + 16 + int64(reflect.TypeFor[big.Int]().Size()) + 16},
 	} {
 		if got := exact(v.payload, v.into); got != v.want || got < v.original {

@@ -201,15 +201,16 @@ func (v Value) Field(name string) (Value, error) {
 	if err != nil {
 		return Value{}, err
 	}
-	n, sh, _, err := r.mapHead("map")
-	if err != nil {
-		return Value{}, err
+	sh := r.shortRecord()
+	var n int
+	if sh == nil {
+		if n, sh, _, err = r.mapHead("map"); err != nil {
+			return Value{}, err
+		}
 	}
 	if sh != nil {
-		for j, id := range sh.ids {
-			if r.syms[id].text == name {
-				return v.recordField(j, name)
-			}
+		if j := r.place(sh, name); j >= 0 {
+			return v.recordField(j, name)
 		}
 		return Value{}, errAt(ErrNotFound, v.pos, "member %q", name)
 	}
@@ -229,6 +230,41 @@ func (v Value) Field(name string) (Value, error) {
 		}
 	}
 	return Value{}, errAt(ErrNotFound, v.pos, "member %q", name)
+}
+
+// shortRecord reads the beginning of a record of one byte, or returns nil.
+func (r *Reader) shortRecord() *shape {
+	if r.mode != Shapes || r.pos >= len(r.data) {
+		return nil
+	}
+	id := int(r.data[r.pos]) - specShape
+	if id < 0 || id > argMask-specShape || id >= len(r.shapes) || len(r.shapes[id].ids) >= len(r.data)-r.pos {
+		return nil
+	}
+	r.pos++
+	return r.shapes[id]
+}
+
+// place is where a shape has a name: programs ask for the same fields again.
+type place struct {
+	sh   *shape
+	name string
+	at   int
+}
+
+// place returns where a shape has a name, or -1.
+func (r *Reader) place(sh *shape, name string) int {
+	known := &r.places[len(name)%len(r.places)]
+	if known.sh == sh && known.name == name {
+		return known.at
+	}
+	for j, id := range sh.ids {
+		if r.syms[id].text == name {
+			*known = place{sh, name, j}
+			return j
+		}
+	}
+	return -1
 }
 
 // recordField returns value j of the record whose values are next.
@@ -476,7 +512,7 @@ func (v Value) Decode(p any) error {
 	if err != nil {
 		return err
 	}
-	return r.decode(p)
+	return r.decode(p, false)
 }
 
 // Raw returns the value as a payload of its own, which needs no table.

@@ -45,6 +45,11 @@ type Writer struct {
 	names         []string            // of one object, for a moment
 	fresh         []int32             // symbols that came with a linked table's new shape
 
+	// lists holds flat plans within payloads, by number of the struct plan.
+	lists   []listPlan
+	numbers []uint32 // of one struct, for a moment
+	payload int      // counts the payloads
+
 	before TableVersion // of a linked table, to go back to on failure
 }
 
@@ -106,6 +111,7 @@ func (w *Writer) reset() {
 	}
 	w.touched, w.touchedShapes = w.touched[:0], w.touchedShapes[:0]
 	w.nsymbols, w.nshapes, w.lens = 0, 0, w.lens[:0]
+	w.payload++
 	if len(w.dynamic) > 0 {
 		clear(w.dynamic)
 	}
@@ -226,6 +232,11 @@ func appendText(b []byte, s string) []byte {
 }
 
 func appendValidText(b []byte, s string) ([]byte, error) {
+	if from := len(b); cap(b)-from >= len(s)+leafRoom {
+		if b, end := putText(b[:cap(b)], from, s, leafRoom); end > 0 {
+			return b[:end], nil
+		}
+	}
 	if !validText(unsafe.Slice(unsafe.StringData(s), len(s))) {
 		return b, encodeError(ErrUTF8, "string of %d bytes", len(s))
 	}

@@ -1,0 +1,314 @@
+package pot
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"reflect"
+	"slices"
+	"unsafe"
+)
+
+// appendWhole appends the payload of v if v points to a struct with a flat plan.
+// It reports false if that is not so or v cannot be encoded.
+func (o *EncodeOptions) appendWhole(dst []byte, v any) ([]byte, bool) {
+	if o.Link || v == nil {
+		return dst, false
+	}
+	pl := recentPlan(reflect.TypeOf(v))
+	if pl == nil || pl.enc != opPtr || pl.elem.enc != opStruct {
+		return dst, false
+	}
+	p := reflect.ValueOf(v).UnsafePointer()
+	if p == nil {
+		return dst, false
+	}
+	var fp *flatPlan
+	if o.Table == nil {
+		fp = pl.elem.st.wholeFlat(o.Mode, false)
+	} else {
+		fp = o.Table.flatPlan(nil, o.Mode, pl.elem.st)
+	}
+	if fp == nil || fp.depth > depthLimit(o.MaxDepth) {
+		return dst, false
+	}
+	b := dst
+	if !o.NoHeader {
+		b = append(b, 'P', 'o', 't', o.Mode.version())
+	}
+	if fp.plain {
+		return appendFlat(b, fp, p, nil)
+	}
+	w := newWriter(nil, o)
+	b, done := appendFlat(b, fp, p, w)
+	w.release(!done)
+	return b, done
+}
+
+// flatPlan returns the flat plan for the struct that is written next, or nil.
+func (w *Writer) flatPlan(st *structPlan) (fp *flatPlan) {
+	switch {
+	case w.opts.Table != nil && !w.opts.Link:
+		fp = w.opts.Table.flatPlan(w, w.opts.Mode, st)
+	case w.opts.Table == nil:
+		fp = st.wholeFlat(w.opts.Mode, false)
+		if fp != nil && w.depth > 0 { // only the whole payload has no level around it
+			fp = w.listFlat(st)
+		}
+	}
+	if fp == nil || fp == noFlatPlan || w.depth+fp.depth > w.maxDepth {
+		return nil
+	}
+	return fp
+}
+
+// listPlan is the flat plan of a struct that occurs many times in payloads
+// without a table. It fits the payloads in which its names have the same numbers.
+type listPlan struct {
+	fp      *flatPlan
+	numbers []uint32
+	payload int // of the writer, counted, in which the numbers were compared last
+	fits    bool
+	met     int // times without a plan that fits
+}
+
+// worthAPlan is how often a struct occurs before a flat plan is made for it.
+const worthAPlan = 16
+
+// listFlat returns the flat plan of a struct within a payload without a table,
+// once the payload has defined all its names. It is made when the struct has
+// occurred several times, here or in earlier payloads.
+func (w *Writer) listFlat(st *structPlan) *flatPlan {
+	for st.num >= len(w.lists) {
+		w.lists = append(w.lists, listPlan{payload: -1})
+	}
+	l := &w.lists[st.num]
+	if l.payload == w.payload && l.fits {
+		return l.fp
+	}
+	l.met++
+	due := l.met >= worthAPlan
+	if !due && (l.fp == nil || l.payload == w.payload) {
+		return nil
+	}
+	numbers, known := w.appendNumbers(append(w.numbers[:0], uint32(w.opts.Mode)), st)
+	w.numbers = numbers
+	if !known {
+		l.met = 0
+		return nil
+	}
+	if l.fits, l.payload = slices.Equal(numbers, l.numbers), w.payload; !l.fits && due {
+		l.fp, l.numbers, l.fits = newFlattener(w).flatten(st), slices.Clone(numbers), true
+	}
+	if !l.fits {
+		return nil
+	}
+	l.met = 0
+	return l.fp
+}
+
+// appendNumbers appends the numbers that a flat plan of the struct depends on.
+// It reports false if the payload has not defined one yet.
+func (w *Writer) appendNumbers(dst []uint32, st *structPlan) (_ []uint32, known bool) {
+	if w.opts.Mode == Shapes {
+		if st.num >= len(w.shapes) || w.shapes[st.num] <= 0 {
+			return dst, false
+		}
+		dst = append(dst, uint32(w.shapes[st.num]))
+	}
+	for i := range st.fields {
+		f := &st.fields[i]
+		if w.opts.Mode != Shapes {
+			if int(f.num) >= len(w.symbols) || w.symbols[f.num] == 0 {
+				return dst, false
+			}
+			dst = append(dst, w.symbols[f.num])
+		}
+		if f.enc == opStruct {
+			if dst, known = w.appendNumbers(dst, f.plan.st); !known {
+				return dst, false
+			}
+		}
+	}
+	return dst, true
+}
+
+// appendFlat appends a struct by its flat plan. It reports false if a value
+// cannot be encoded; then b is as it was. The writer is needed only if the plan
+// is not plain.
+func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bool) {
+	from, i := len(b), len(b)
+	if cap(b)-i < fp.room {
+		b = slices.Grow(b, fp.room)
+	}
+	b = b[:cap(b)]
+	var counts [maxCounts]int // where the counts of maps are
+	for k := 0; k < len(fp.leaves); k++ {
+		l := &fp.leaves[k]
+		if l.short {
+			binary.LittleEndian.PutUint64(b[i:], l.word)
+		} else {
+			copy(b[i:], l.before)
+		}
+		i += len(l.before)
+		vp := unsafe.Add(p, l.offset)
+		switch l.op {
+		case opCount:
+			counts[l.depth] = i - 1
+		case opOption:
+			if !l.option.zero(vp) {
+				continue
+			}
+			if k++; fp.record {
+				i += copy(b[i:], fp.leaves[k].before)
+				b[i] = specAbsent
+				i++
+			} else {
+				b[counts[l.depth]]--
+			}
+		case opString:
+			if b, i = putText(b, i, *(*string)(vp), int(l.room)); i < 0 {
+				return b[:from], false
+			}
+		case opUint8:
+			b[i], b[i+1] = uintTag, *(*uint8)(vp)
+			i += 2
+		case opUint16:
+			i = putUint(b, i, uint64(*(*uint16)(vp)))
+		case opUint32:
+			i = putUint(b, i, uint64(*(*uint32)(vp)))
+		case opUint64:
+			i = putUint(b, i, *(*uint64)(vp))
+		case opInt32:
+			i = putInt(b, i, int64(*(*int32)(vp)))
+		case opInt64:
+			i = putInt(b, i, *(*int64)(vp))
+		case opBool:
+			i = len(appendBool(b[:i], *(*bool)(vp)))
+		case opFloat64:
+			i = len(appendFloat64(b[:i], *(*float64)(vp)))
+		default:
+			out, done := appendLeaf(b[:i], l, vp, w)
+			if !done {
+				return b[:from], false
+			}
+			b, i = out[:cap(out)], len(out)
+		}
+	}
+	return b[:i], true
+}
+
+// appendLeaf appends a value of a less common type, and makes room for what
+// follows. It reports false if the value cannot be encoded.
+func appendLeaf(b []byte, l *leaf, p unsafe.Pointer, w *Writer) (_ []byte, done bool) {
+	i, room := len(b), int(l.room)
+	switch l.op {
+	case opTexts:
+		b, i = putTexts(b[:cap(b)], i, *(*[]string)(p), room)
+		return b[:max(i, 0)], i >= 0
+	case opTextPtr:
+		b, i = putTextPtr(b[:cap(b)], i, *(**string)(p), room)
+		return b[:max(i, 0)], i >= 0
+	case opStructs, opStructPtr:
+		b, done = appendStructs(b, l, p, w)
+	default:
+		var err error
+		depth := w.depth
+		w.depth += int(l.depth)
+		b, err = w.append(b, l.plan, l.op, p)
+		w.depth, done = depth, err == nil
+	}
+	if cap(b)-len(b) < room {
+		b = slices.Grow(b, room)
+	}
+	return b, done
+}
+
+// appendStructs appends a slice of structs, or what a pointer to a struct points
+// to.
+func appendStructs(b []byte, l *leaf, p unsafe.Pointer, w *Writer) (_ []byte, done bool) {
+	outer := int(l.depth)
+	if l.op == opStructs {
+		outer++
+	}
+	if w != nil {
+		w.depth += outer
+	}
+	done = true
+	switch pl := l.plan; {
+	case l.op == opStructs:
+		h := (*sliceHeader)(p)
+		b = appendHeader(b, kindSeq, uint64(h.len))
+		fp := pl.first
+		for k := 0; k < h.len && done; k++ {
+			b, done = appendFlat(b, fp, unsafe.Add(h.data, uintptr(k)*pl.elem.size), w)
+			fp = pl.rest
+		}
+	case *(*unsafe.Pointer)(p) == nil:
+		b = append(b, specNone)
+	default:
+		b, done = appendFlat(b, pl.first, *(*unsafe.Pointer)(p), w)
+	}
+	if w != nil {
+		w.depth -= outer
+	}
+	return b, done
+}
+
+// putText puts a text at i and returns its end, or -1 if it is not UTF-8. There
+// is room for a header, and is again for what follows it.
+func putText(b []byte, i int, s string, room int) ([]byte, int) {
+	if room += len(s); len(b)-i < room {
+		b = slices.Grow(b[:i], room)
+		b = b[:cap(b)]
+	}
+	switch {
+	case len(s) <= argMask:
+		b[i] = bytesTag | byte(len(s))
+		i++
+	case len(s) < 1<<11:
+		b[i], b[i+1] = bytesTag|moreFlag|byte(len(s)&argMask), byte(len(s)>>4)
+		i += 2
+	default:
+		i = len(appendHeader(b[:i], kindBytes, uint64(len(s))))
+	}
+	if !copyText(b[i:], s) {
+		return b, -1
+	}
+	return b, i + len(s)
+}
+
+// putTextPtr puts none, or the text pointed to in the way of putText.
+func putTextPtr(b []byte, i int, s *string, room int) ([]byte, int) {
+	if s == nil {
+		b[i] = specNone
+		return b, i + 1
+	}
+	return putText(b, i, *s, room)
+}
+
+// putTexts puts a sequence of texts, in the way of putText.
+func putTexts(b []byte, i int, texts []string, room int) ([]byte, int) {
+	i = len(appendHeader(b[:i], kindSeq, uint64(len(texts))))
+	for _, s := range texts {
+		if b, i = putText(b, i, s, room); i < 0 {
+			break
+		}
+	}
+	return b, i
+}
+
+// putUint is appendUint where there is room for nine bytes.
+func putUint(b []byte, i int, v uint64) int {
+	n := int(numberLen[bits.Len64(v)])
+	b[i] = uintTag | byte(n-1)
+	binary.LittleEndian.PutUint64(b[i+1:], v)
+	return i + 1 + n
+}
+
+// putInt is appendInt where there is room for nine bytes.
+func putInt(b []byte, i int, v int64) int {
+	n := int(numberLen[bits.Len64(uint64(v^v>>63))+1])
+	b[i] = intTag | byte(n-1)
+	binary.LittleEndian.PutUint64(b[i+1:], uint64(v))
+	return i + 1 + n
+}
