@@ -186,6 +186,9 @@ func (ed *edit) judge(r *run, op *osier.Op) (parent int, err error) {
 		if live {
 			return -1, r.fail(op, osier.KindConflict, "insert", "there is a document of that id already")
 		}
+		if op.Deleted && w >= 0 {
+			return -1, r.fail(op, osier.KindConflict, "insert", "the document has been deleted already")
+		}
 		return w, nil
 	case osier.ExpectAny:
 		if op.Deleted && !live {

@@ -168,6 +168,9 @@ func parsePath(value []byte) ([]osier.Rev, error) {
 func parseAttachments(value []byte) ([]incomingAtt, error) {
 	var out []incomingAtt
 	ok, err := fields(value, func(name, value []byte) error {
+		if value[0] != '{' {
+			return nil // as CouchDB, which takes it for no attachment
+		}
 		a := incomingAtt{length: -1, contentType: defaultType}
 		a.name, _ = unquote(name)
 		if err := checkAttName(a.name); err != nil {
@@ -190,9 +193,6 @@ const defaultType = "application/octet-stream"
 func checkAttName(name string) error {
 	if strings.HasPrefix(name, "_") {
 		return badRequest("Attachment name '" + name + "' starts with prohibited character '_'")
-	}
-	if name == "" {
-		return badRequest("Attachment name must not be empty")
 	}
 	return nil
 }
