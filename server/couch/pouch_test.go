@@ -56,3 +56,27 @@ func TestLocalDocumentWithRevisions(t *testing.T) {
 	}
 	r.want(400, "PUT", "/db/a", `{"_revisions":{"start":0,"ids":["1"]}}`)
 }
+
+// TestCompactionOfLosingBranches wants _compact to drop the earlier bodies of
+// branches that do not win, and to keep those of all leaves.
+func TestCompactionOfLosingBranches(t *testing.T) {
+	r := newRig(t)
+	r.want(201, "PUT", "/db", "")
+	r.want(201, "POST", "/db/_bulk_docs", `{"new_edits":false,"docs":[
+		{"_id":"a","_revisions":{"start":1,"ids":["a1"]}},
+		{"_id":"a","_revisions":{"start":2,"ids":["a2","a1"]}},
+		{"_id":"a","_revisions":{"start":3,"ids":["a3","a2","a1"]},"_deleted":true},
+		{"_id":"a","_revisions":{"start":1,"ids":["b1"]}}]}`)
+	for _, compacted := range []bool{false, true} {
+		if compacted {
+			r.want(202, "POST", "/db/_compact", "{}")
+		}
+		for rev, leaf := range map[string]bool{"1-a1": false, "2-a2": false, "3-a3": true, "1-b1": true} {
+			want := 200
+			if compacted && !leaf {
+				want = 404
+			}
+			r.want(want, "GET", "/db/a?rev="+rev, "")
+		}
+	}
+}
