@@ -147,6 +147,11 @@ func (q *request) purge() error {
 	if err := q.rememberPurge(asked, purged); err != nil {
 		return err
 	}
+	for i := range asked {
+		if len(purged[i]) > 0 {
+			q.followWrites(asked[i].id)
+		}
+	}
 	b := []byte(`{"purge_seq":null,"purged":{`)
 	for i := range asked {
 		if i > 0 {
