@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/keys"
 	"github.com/osierdb/osier/internal/mango"
 	"github.com/osierdb/osier/internal/store"
 )
@@ -30,6 +31,7 @@ type finder struct {
 
 	selector   *mango.Selector
 	projection *mango.Projection
+	passOver   []byte // how the encoded ids begin that are left out; nil: none
 	order      order  // of the answer, if it has to have one
 	ordered    bool   // it has
 	from       *place // the bookmark's
@@ -109,6 +111,9 @@ func (f *finder) compile() (err error) {
 	}
 	if f.projection, err = mango.NewProjection(f.q.Fields); err != nil {
 		return osier.RefusedSelector("find", err)
+	}
+	if f.q.PassOver != "" {
+		f.passOver = keys.StringPrefix(nil, f.q.PassOver)
 	}
 	f.mark = fingerprint(f.selector.String(), f.q.Sort, f.q.SortedOnly)
 	if len(f.q.Sort) > maxFields {

@@ -113,3 +113,33 @@ func TestIndexIsMadeGood(t *testing.T) {
 	}
 	r.wantIndexes("first look", "d/v")
 }
+
+// TestFindPassesOverDesignDocuments wants design documents to be found by no
+// selector, whatever page of the answer they would be on.
+func TestFindPassesOverDesignDocuments(t *testing.T) {
+	r := newRig(t)
+	r.want(201, "PUT", "/db", "")
+	r.want(201, "PUT", "/db/_design/js", `{"v":1}`)
+	r.want(200, "POST", "/db/_index", `{"index":{"fields":["v"]},"ddoc":"d"}`)
+	for _, id := range []string{"A", "b", "c"} {
+		r.want(201, "PUT", "/db/"+id, `{"v":1}`)
+	}
+	for _, selector := range []string{`{"_id":{"$gt":null}}`, `{"v":1}`} {
+		var page struct {
+			Docs []struct {
+				ID string `json:"_id"`
+			}
+			Bookmark string
+		}
+		var got []string
+		for range 4 {
+			r.want(200, "POST", "/db/_find", `{"selector":`+selector+`,"limit":1,"bookmark":"`+page.Bookmark+`"}`).into(t, &page)
+			for _, d := range page.Docs {
+				got = append(got, d.ID)
+			}
+		}
+		if !slices.Equal(got, []string{"A", "b", "c"}) {
+			t.Errorf("%s finds %v, want A, b and c", selector, got)
+		}
+	}
+}

@@ -60,6 +60,7 @@ func (q *request) findRequest() (*osier.FindRequest, error) {
 	}
 	// plan refuses sorts without an index itself, and waits for one being built.
 	req.SortByIndex = false
+	req.PassOver = designPrefix
 	return req, nil
 }
 
