@@ -53,12 +53,13 @@ func TestIndexIsAView(t *testing.T) {
 		t.Errorf("redefined: %+v, want that it was created", again)
 	}
 	r.wantIndexes("two in one document", "d/one", "d/two")
-	r.want(200, "DELETE", "/db/_index/_design/d/json/one", "")
+	r.want(200, "DELETE", "/db/_index/_design%2Fd/json/one", "")
 	r.wantIndexes("one dropped", "d/two")
 	r.want(200, "DELETE", "/db/_index/d/json/two", "")
 	r.wantIndexes("all dropped")
 	r.want(404, "GET", "/db/_design/d", "")
 	r.want(404, "DELETE", "/db/_index/d/json/two", "")
+	r.want(400, "POST", "/db/_index", `{"index":{"fields":["a",{"b":"desc"}]}}`)
 }
 
 // TestIndexFollowsItsDocument wants indexes to come and go with design documents,

@@ -459,6 +459,9 @@ func (q *request) createIndex() error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(x.Fields, func(f osier.SortField) bool { return f.Descending != x.Fields[0].Descending }) {
+		return errMixedSort
+	}
 	x.Collection = q.coll
 	m, err := members(b, "index")
 	if err != nil {
@@ -536,6 +539,7 @@ func (q *request) dropIndex(rest []string) error {
 	if len(rest) != 3 || rest[1] != "json" {
 		return errMissing
 	}
+	rest[0] = strings.TrimPrefix(rest[0], designPrefix) // with an escaped slash
 	if err := q.needDesignRight(designPrefix + rest[0]); err != nil {
 		return err
 	}
