@@ -51,7 +51,8 @@ type Expect uint8
 const (
 	// ExpectAny writes over whatever is there.
 	ExpectAny Expect = 0
-	// ExpectAbsent wants no live document of that id; a deleted one is continued.
+	// ExpectAbsent wants no live document of that id; a deleted one is continued,
+	// but not by another deletion.
 	ExpectAbsent Expect = 1
 	// ExpectRev wants Op.Rev to be a leaf: the winner, or a losing branch,
 	// which is then extended.

@@ -46,6 +46,9 @@ type FindQuery struct {
 	// Fields are paths to project bodies on: bodies then are JSON objects with
 	// these fields only. Empty: bodies as they are stored.
 	Fields []string
+	// PassOver leaves out documents whose ids are strings that begin so, as
+	// CouchDB leaves out design documents. Empty: none.
+	PassOver string
 	// Sort by these fields. A field that a document does not have sorts first.
 	Sort []SortField
 	// SortedOnly leaves documents out that lack one of Sort's fields, as CouchDB

@@ -250,6 +250,11 @@ func ParseIndexRequest(body []byte) (*Index, error) {
 	own := hex.EncodeToString(sum[:20])
 	if req.Design == "" {
 		req.Design = own
+		if req.Name != "" {
+			// One of another name is another index.
+			sum = sha256.Sum256(append(definition, req.Name...))
+			req.Design = hex.EncodeToString(sum[:20])
+		}
 	}
 	if req.Name == "" {
 		req.Name = own

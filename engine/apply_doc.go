@@ -186,6 +186,9 @@ func (ed *edit) judge(r *run, op *osier.Op) (parent int, err error) {
 		if live {
 			return -1, r.fail(op, osier.KindConflict, "insert", "there is a document of that id already")
 		}
+		if op.Deleted && w >= 0 {
+			return -1, r.fail(op, osier.KindConflict, "insert", "the document has been deleted already")
+		}
 		return w, nil
 	case osier.ExpectAny:
 		if op.Deleted && !live {
@@ -378,13 +381,22 @@ func (ed *edit) knows(r *run, rev osier.Rev) (bool, error) {
 	if ed.leafOf(rev) >= 0 {
 		return true, nil
 	}
-	_, found, err := ed.inner(r, rev)
+	known := &innerNodes{ed: ed, before: len(ed.nodes)}
+	_, found, err := known.find(r, rev)
 	return found, err
 }
 
-// inner finds an inner node, among those to be written or in the store.
-func (ed *edit) inner(r *run, rev osier.Rev) (n node, found bool, err error) {
-	for _, n := range slices.Backward(ed.nodes) {
+// innerNodes finds a document's inner nodes, among the first so many of those to
+// be written and in the store. What it has to read at length it reads once.
+type innerNodes struct {
+	ed      *edit
+	before  int
+	reached map[osier.Rev]bool // nil: not needed so far
+}
+
+func (in *innerNodes) find(r *run, rev osier.Rev) (n node, found bool, err error) {
+	ed := in.ed
+	for _, n := range slices.Backward(ed.nodes[:in.before]) {
 		if n.rev == rev {
 			return n, true, nil
 		}
@@ -405,54 +417,76 @@ func (ed *edit) inner(r *run, rev osier.Rev) (n node, found bool, err error) {
 	if err != nil {
 		return node{}, false, corrupt("read revision", ed.id, err)
 	}
-	known, err := ed.reaches(r, rev)
+	known, err := in.reaches(r, rev)
 	return node{l, absent}, known, err
 }
 
 // reaches tells whether a stored inner node is known still. Only where a node
 // may be waiting to be cut does this cost more than a glance.
-func (ed *edit) reaches(r *run, rev osier.Rev) (bool, error) {
+func (in *innerNodes) reaches(r *run, rev osier.Rev) (bool, error) {
+	ed := in.ed
 	limit, all := ancestorsKept(&ed.coll.settings)
-	leaves := make([]leaf, len(ed.leaves))
 	highest := uint64(0)
 	for i := range ed.leaves {
-		leaves[i] = ed.leaves[i].leaf
-		highest = max(highest, leaves[i].rev.Generation())
+		highest = max(highest, ed.leaves[i].rev.Generation())
 	}
 	if all || rev.Generation()+limit >= highest {
 		return true, nil
 	}
-	v := view{src: r.a.b, db: r.db}
-	nodes, err := v.innerNodes(visibleColl{num: ed.coll.num}, ed.id)
-	if err != nil {
-		return false, err
+	if in.reached == nil {
+		leaves := make([]leaf, len(ed.leaves))
+		for i := range ed.leaves {
+			leaves[i] = ed.leaves[i].leaf
+		}
+		v := view{src: r.a.b, db: r.db}
+		nodes, err := v.innerNodes(visibleColl{num: ed.coll.num}, ed.id)
+		if err != nil {
+			return false, err
+		}
+		in.reached = onPath(leaves, append(nodes, ed.nodes[:in.before]...), limit)
 	}
-	return onPath(leaves, append(nodes, ed.nodes...), limit)[rev], nil
+	return in.reached[rev], nil
 }
 
 // ancestry adds a path's unknown ancestors, gives known ones the parent they
 // lacked, and returns the leaves on the path, nearest first: they end to be
-// leaves.
+// leaves. What lies deeper than ancestors are kept is not looked at, but for
+// leaves: a path may be as long as a request.
 func (ed *edit) ancestry(r *run, path []osier.Rev, seq osier.Seq) (ends []osier.Rev, err error) {
-	for i, rev := range path[1:] {
-		var parent osier.Rev
-		if i+2 < len(path) {
-			parent = path[i+2]
+	above := func(i int) (parent osier.Rev) {
+		if i+1 < len(path) {
+			parent = path[i+1]
 		}
-		if k := ed.leafOf(rev); k >= 0 {
-			ends = append(ends, rev)
-			if ed.leaves[k].parent.IsZero() {
-				ed.leaves[k].parent = parent
+		return parent
+	}
+	for k := range ed.leaves {
+		l := &ed.leaves[k]
+		// The generations of a path go down by one.
+		if i := path[0].Generation() - l.rev.Generation(); i > 0 && i < uint64(len(path)) && path[i] == l.rev {
+			ends = append(ends, l.rev)
+			if l.parent.IsZero() {
+				l.parent = above(int(i))
 			}
+		}
+	}
+	slices.SortFunc(ends, func(a, b osier.Rev) int { return b.Compare(a) })
+	kept := len(path)
+	if limit, all := ancestorsKept(&ed.coll.settings); !all && limit < uint64(kept) {
+		kept = int(limit) + 1
+	}
+	known := &innerNodes{ed: ed, before: len(ed.nodes)}
+	for i := 1; i < kept; i++ {
+		if slices.Contains(ends, path[i]) {
 			continue
 		}
-		n, found, err := ed.inner(r, rev)
+		n, found, err := known.find(r, path[i])
 		if err != nil {
 			return nil, err
 		}
+		parent := above(i)
 		switch {
 		case !found:
-			ed.nodes = append(ed.nodes, node{leaf{rev: rev, parent: parent, seq: seq, millis: r.state.millis}, true})
+			ed.nodes = append(ed.nodes, node{leaf{rev: path[i], parent: parent, seq: seq, millis: r.state.millis}, true})
 		case n.parent.IsZero() && !parent.IsZero():
 			n.parent = parent
 			ed.nodes = append(ed.nodes, n)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/keys"
 	"github.com/osierdb/osier/internal/mango"
 	"github.com/osierdb/osier/internal/store"
 )
@@ -30,6 +31,7 @@ type finder struct {
 
 	selector   *mango.Selector
 	projection *mango.Projection
+	passOver   []byte          // how the encoded ids begin that are left out; nil: none
 	order      order           // of the answer, if it has to have one
 	ordered    bool            // it has
 	from       *place          // the bookmark's
@@ -113,6 +115,9 @@ func (f *finder) compile() (err error) {
 		return osier.RefusedSelector("find", err)
 	}
 	f.asked = f.selector
+	if f.q.PassOver != "" {
+		f.passOver = keys.StringPrefix(nil, f.q.PassOver)
+	}
 	if len(f.q.Sort) > maxFields {
 		return &osier.Error{Kind: osier.KindTooLarge, Op: "find", Err: fmt.Errorf("a sort by %d fields, at most %d are allowed", len(f.q.Sort), maxFields)}
 	}

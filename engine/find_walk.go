@@ -124,6 +124,9 @@ func (f *finder) try(w *way, key, id, record []byte, take taker) (more bool, err
 	if err := f.turn.step(f.ctx); err != nil {
 		return false, err
 	}
+	if f.passOver != nil && bytes.HasPrefix(id, f.passOver) {
+		return true, nil
+	}
 	d, live, err := f.docs.read(id, record)
 	if err != nil {
 		return true, f.unreadable(id, err)

@@ -197,10 +197,11 @@ func (v *view) revs(yield func(osier.Row, error) bool) error {
 			defer closer.Close()
 		}
 	}
+	tree := knownRevs{d: &d}
 	for _, rev := range v.q.Revs {
 		row := osier.Row{Missing: true, Document: osier.Document{ID: id, Rev: rev}}
 		if found {
-			if row, err = v.revision(c, id, rev, &d); err != nil {
+			if row, err = v.revision(c, id, rev, &tree); err != nil {
 				return err
 			}
 		}
@@ -211,24 +212,36 @@ func (v *view) revs(yield func(osier.Row, error) bool) error {
 	return nil
 }
 
+// knownRevs is a document's tree in which several revisions are looked up. Its
+// inner nodes are read when the first one is asked for.
+type knownRevs struct {
+	d     *document
+	inner map[osier.Rev]*node // nil: not read yet
+}
+
 // revision finds one revision among leaves and inner nodes.
-func (v *view) revision(c visibleColl, id osier.ID, rev osier.Rev, d *document) (osier.Row, error) {
-	if d.winner.rev == rev {
-		return v.row(c, id, &d.winner, &d.v)
+func (v *view) revision(c visibleColl, id osier.ID, rev osier.Rev, t *knownRevs) (osier.Row, error) {
+	if t.d.winner.rev == rev {
+		return v.row(c, id, &t.d.winner, &t.d.v)
 	}
-	for i := range d.losers {
-		if d.losers[i].rev == rev {
-			return v.row(c, id, &d.losers[i], nil)
+	for i := range t.d.losers {
+		if t.d.losers[i].rev == rev {
+			return v.row(c, id, &t.d.losers[i], nil)
 		}
 	}
-	nodes, err := v.innerNodes(c, id)
-	if err != nil {
-		return osier.Row{}, err
-	}
-	for _, n := range within(c, d, nodes) {
-		if n.rev == rev {
-			return v.row(c, id, n.shown(), nil)
+	if t.inner == nil {
+		nodes, err := v.innerNodes(c, id)
+		if err != nil {
+			return osier.Row{}, err
 		}
+		nodes = within(c, t.d, nodes)
+		t.inner = make(map[osier.Rev]*node, len(nodes))
+		for i := range nodes {
+			t.inner[nodes[i].rev] = &nodes[i]
+		}
+	}
+	if n := t.inner[rev]; n != nil {
+		return v.row(c, id, n.shown(), nil)
 	}
 	return osier.Row{Missing: true, Document: osier.Document{ID: id, Rev: rev}}, nil
 }

@@ -122,9 +122,6 @@ func checkOp(db string, op *osier.Op) error {
 		return fail(osier.KindTooLarge, fmt.Sprintf("a body of %d bytes, at most %d are allowed; put large content into an attachment", len(op.Body), MaxBodyBytes))
 	}
 	for i := range op.Attachments {
-		if op.Attachments[i].Name == "" {
-			return fail(osier.KindInvalid, "an attachment needs a name")
-		}
 		for k := range i {
 			if op.Attachments[k].Name == op.Attachments[i].Name {
 				return fail(osier.KindInvalid, "attachment "+op.Attachments[i].Name+" is named twice")

@@ -124,11 +124,30 @@ func parseDefinition(name string, body []byte) (*viewDef, error) {
 		}
 		v.builtin = b
 	}
+	if v.kind == viewJSON {
+		d.ascend()
+	}
 	if v.fields, err = newFieldRows(v.kind, &d); err != nil {
 		return nil, err
 	}
 	v.id = d.digest()
 	return v, nil
+}
+
+// ascend turns keys that all descend: such an index is that of the ascending keys
+// gone backwards. Its rows are kept in ascending order, so that with equal keys
+// the ids turn too, as they do in every descending sort.
+func (d *definition) ascend() {
+	sort, err := mango.ParseSort(d.Keys)
+	if err != nil || slices.ContainsFunc(sort, func(f mango.SortField) bool { return !f.Descending }) {
+		return // newFieldRows tells what is wrong
+	}
+	for i := range sort {
+		sort[i].Descending = false
+	}
+	if keys, err := sort.MarshalJSON(); err == nil {
+		d.Keys = keys
+	}
 }
 
 // digest covers what rows and their reduces depend on.

@@ -297,12 +297,14 @@ func attachmentRefs(x *tc) {
 	x.must(put(false, stub("d", 2), stub("c", 0), stage("e", "6")))
 	x.same("stubs in the request's order, the rest gone", list(), []string{"d t/5 1 at 2", "c t/333 3 at 1", "e t/6 1 at 3"})
 	for _, bad := range [][]osier.AttachmentRef{
-		{stub("a", 0)}, {stub("d", 1)}, {stage("", "x")}, {stage("x", "x"), stage("x", "y")},
+		{stub("a", 0)}, {stub("d", 1)}, {stage("x", "x"), stage("x", "y")},
 		{{Name: "x", Staged: osier.BlobID{9, 9}}}, {{Name: "x"}},
 	} {
 		x.kind(put(false, bad...), osier.KindInvalid)
 	}
 	x.same("after what was refused", list(), []string{"d t/5 1 at 2", "c t/333 3 at 1", "e t/6 1 at 3"})
+	x.must(put(false, stage("", "1"), stub("d", 2)))
+	x.same("a name may be empty", list(), []string{" t/1 1 at 4", "d t/5 1 at 2"})
 	x.must(put(false))
 	x.same("none named, none kept", list(), []string{})
 }

@@ -145,6 +145,8 @@ func commandTests() []test {
 			x.same("generation", res.Ops[0].Rev.Generation(), uint64(1))
 			_, err = films.Get(x.ctx, x.db, "a")
 			x.kind(err, osier.KindDeleted)
+			_, err = x.db.Exec(x.ctx, &osier.Command{Ops: []osier.Op{del}})
+			x.kind(err, osier.KindConflict)
 			del.Expect = osier.ExpectAny
 			_, err = x.db.Exec(x.ctx, &osier.Command{Ops: []osier.Op{del}})
 			x.kind(err, osier.KindDeleted)

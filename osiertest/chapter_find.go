@@ -24,6 +24,7 @@ func findTests() []test {
 		{"a transaction finds its own writes", testFindTx},
 		{"a transaction that found is one that read all", testFindTxConflict},
 		{"bad queries are refused", testFindRefusals},
+		{"ids that begin with a text are passed over", testFindPassOver},
 		{"a find sees as far as it was told to", testFindMinSeq},
 		{"documents without a JSON form are left out and counted", testFindUnreadable},
 	}
@@ -596,4 +597,29 @@ func canonical(t *rapid.T, body []byte) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+func testFindPassOver(x *tc) {
+	for _, id := range []string{"_a/1", "_a/2", "_b", "a", "b"} {
+		_, err := raws.InsertWithID(x.ctx, x.db, id, osier.Raw(`{"n":1}`))
+		x.must(err)
+	}
+	_, err := x.db.CreateIndex(x.ctx, osier.Index{Name: "n", Collection: "raws", Fields: []osier.SortField{osier.Asc("n")}})
+	x.must(err)
+	for _, index := range []string{"_id", "n"} {
+		var got []string
+		var bookmark string
+		for range 3 {
+			q := &osier.FindQuery{Selector: []byte(`{"n":1}`), PassOver: "_a/", UseIndex: index, Bookmark: bookmark}
+			for row, err := range x.db.Query(x.ctx, &osier.Query{Kind: osier.QueryFind, Collection: "raws", Limit: 2, Find: q}) {
+				x.must(err)
+				if row.Found != nil {
+					bookmark = row.Found.Bookmark
+				} else {
+					got = append(got, row.ID.String())
+				}
+			}
+		}
+		x.same("found by "+index, got, []string{"_b", "a", "b"})
+	}
 }

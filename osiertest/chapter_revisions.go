@@ -163,6 +163,7 @@ func revisionTests() []test {
 			x.kind(err, osier.KindNotFound)
 		}},
 		{"as many ancestors are known as the collection's RevLimit says", revLimit},
+		{"paths much longer than what is kept end in branches of one tree", longPaths},
 	}
 }
 
@@ -368,4 +369,37 @@ func revLimit(x *tc) {
 		versions = append(versions, v.Rev.String())
 	}
 	x.same("versions of a graft", versions, []string{"6-f", "5-e", "4-d", "3-c"})
+}
+
+// longPaths grafts branches with a common past of which most is not kept: a
+// store that looked for each forgotten ancestor by itself would take minutes.
+func longPaths(x *tc) {
+	x.schema(osier.NewCollection("films", osier.CollectionOptions[film]{RevLimit: 100}))
+	const length = 6000
+	var past []string
+	for g := length - 1; g > 0; g-- {
+		past = append(past, fmt.Sprintf("%d-common%d", g, g))
+	}
+	tips := []string{fmt.Sprintf("%d-a", length), fmt.Sprintf("%d-b", length)}
+	for _, tip := range tips {
+		x.graft("a", tip, append([]string{tip}, past...)...)
+	}
+	x.same("leaves", x.leaves("a"), []string{tips[1], tips[0]})
+	x.same("ancestors", x.ancestors("a"), past[:100])
+	revs := make([]osier.Rev, len(past))
+	for i, text := range past {
+		rev, err := osier.ParseRev(text)
+		x.must(err)
+		revs[i] = rev
+	}
+	known := 0
+	for row, err := range x.db.Query(x.ctx, &osier.Query{Kind: osier.QueryRevs, Collection: "films", IDs: []osier.ID{osier.MustID("a")}, Revs: revs}) {
+		x.must(err)
+		if !row.Missing {
+			known++
+		}
+	}
+	x.same("known ancestors", known, 100)
+	x.graft("a", "short", append([]string{fmt.Sprintf("%d-c", length-50)}, past[50:]...)...)
+	x.same("leaves with a shorter branch", x.leaves("a"), []string{tips[1], tips[0], fmt.Sprintf("%d-c", length-50)})
 }

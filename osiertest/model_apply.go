@@ -205,6 +205,9 @@ func expected(d *document, op *osier.Op) (*osier.Document, error) {
 		if live {
 			return nil, fail(osier.KindConflict, "there is a document of that id, at revision %v", w.Rev)
 		}
+		if op.Deleted && w != nil {
+			return nil, fail(osier.KindConflict, "the document has been deleted already, at revision %v", w.Rev)
+		}
 		return w, nil
 	case osier.ExpectPresent:
 		if !live {
@@ -296,8 +299,8 @@ func (x *change) attachments(d *document, parent *osier.Document, op *osier.Op) 
 	}
 	seen := map[string]bool{}
 	for _, ref := range op.Attachments {
-		if ref.Name == "" || seen[ref.Name] {
-			return nil, fail(osier.KindInvalid, "attachment name %q is empty or given twice", ref.Name)
+		if seen[ref.Name] {
+			return nil, fail(osier.KindInvalid, "attachment name %q is given twice", ref.Name)
 		}
 		seen[ref.Name] = true
 		at := named(list, ref.Name)

@@ -95,6 +95,9 @@ func (db *database) find(q *osier.Query) ([]osier.Row, error) {
 		if d.winner().Deleted {
 			continue
 		}
+		if text, is := d.id.Value().(string); is && q.Find.PassOver != "" && strings.HasPrefix(text, q.Find.PassOver) {
+			continue
+		}
 		s, ok := look(d, osier.NewCodecs())
 		if !ok {
 			if q.Find.FailOnError {

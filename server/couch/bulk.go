@@ -175,6 +175,9 @@ func (q *request) bulkDocs() error {
 	n := 0
 	for i := range outcomes {
 		o := &outcomes[i]
+		if o.err == nil {
+			q.followWrites(o.id)
+		}
 		if o.err == nil && !b.newEdits {
 			continue
 		}

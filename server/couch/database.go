@@ -87,7 +87,7 @@ const (
 
 func prepareDB(ctx context.Context, db *osier.DB, s *dbSettings) error {
 	_, err := db.Exec(ctx, &osier.Command{Ops: []osier.Op{
-		{Kind: osier.OpCollection, Collection: osier.DefaultCollection, Settings: &osier.Settings{Codec: osier.TagJSON, History: historyKept}},
+		{Kind: osier.OpCollection, Collection: osier.DefaultCollection, Settings: &osier.Settings{Codec: osier.TagJSON, History: historyKept, RevLimit: ancestors(defaultRevsLimit)}},
 		// Local documents have no history, and no conflicts that would need one.
 		{Kind: osier.OpCollection, Collection: localCollection, Settings: &osier.Settings{Codec: osier.TagJSON, RevLimit: 1}},
 	}})
@@ -235,6 +235,14 @@ func (q *request) security() error {
 	return q.ok(http.StatusOK)
 }
 
+// defaultRevsLimit is how many revisions a branch has at most, if not told
+// otherwise.
+const defaultRevsLimit = osier.DefaultRevLimit
+
+// ancestors is a limit of CouchDB's in the store's terms, where the revision
+// itself does not count; there is at least one.
+func ancestors(limit uint64) uint32 { return uint32(max(limit, 2) - 1) }
+
 // revsLimit answers _revs_limit.
 func (q *request) revsLimit() error {
 	info, err := q.collInfo()
@@ -243,11 +251,11 @@ func (q *request) revsLimit() error {
 	}
 	set := info.Settings
 	if q.method == http.MethodGet {
-		n := set.RevLimit
-		if n == 0 {
-			n = osier.DefaultRevLimit
+		n := uint64(set.RevLimit) + 1
+		if set.RevLimit == 0 {
+			n = defaultRevsLimit
 		}
-		q.send(http.StatusOK, strconv.AppendUint(nil, uint64(n), 10))
+		q.send(http.StatusOK, strconv.AppendUint(nil, n, 10))
 		return nil
 	}
 	if err := q.needDBAdmin(); err != nil {
@@ -261,7 +269,7 @@ func (q *request) revsLimit() error {
 	if err != nil || n == 0 {
 		return badRequest("`_revs_limit` must be a positive integer")
 	}
-	set.RevLimit = uint32(n)
+	set.RevLimit = ancestors(n)
 	_, err = q.db.Exec(q.ctx(), &osier.Command{Ops: []osier.Op{{Kind: osier.OpCollection, Collection: q.coll, Settings: &set}}})
 	if err != nil {
 		return err

@@ -18,9 +18,11 @@ type incoming struct {
 	revText string // as sent, for the counters of local documents
 	rev     osier.Rev
 	path    []osier.Rev // from _revisions, newest first
-	deleted bool
-	body    []byte // canonical, without the members that begin with "_"
-	atts    []incomingAtt
+	// pathless is set by _revisions of generation 0.
+	pathless bool
+	deleted  bool
+	body     []byte // canonical, without the members that begin with "_"
+	atts     []incomingAtt
 }
 
 // incomingAtt is an entry of _attachments.
@@ -100,7 +102,10 @@ func (in *incoming) take(name, value []byte) (drop bool, err error) {
 			return false, invalidDoc("Bad special document member: _deleted")
 		}
 	case "_revisions":
-		in.path, err = parsePath(value)
+		// Those of local documents are counters, which make no path.
+		if in.path, err = parsePath(value); err == errNoGeneration {
+			in.pathless, err = true, nil
+		}
 		return true, err
 	case "_attachments":
 		in.atts, err = parseAttachments(value)
@@ -160,14 +165,20 @@ func parsePath(value []byte) ([]osier.Rev, error) {
 		return nil, invalidDoc("_revisions.ids isn't a array.")
 	}
 	if err == nil && len(path) == 0 {
-		err = errRevFormat
+		err = errNoGeneration
 	}
 	return path, err
 }
 
+// errNoGeneration tells _revisions that name no revision of a document.
+var errNoGeneration = badRequest("Invalid rev format")
+
 func parseAttachments(value []byte) ([]incomingAtt, error) {
 	var out []incomingAtt
 	ok, err := fields(value, func(name, value []byte) error {
+		if value[0] != '{' {
+			return nil // as CouchDB, which takes it for no attachment
+		}
 		a := incomingAtt{length: -1, contentType: defaultType}
 		a.name, _ = unquote(name)
 		if err := checkAttName(a.name); err != nil {
@@ -190,9 +201,6 @@ const defaultType = "application/octet-stream"
 func checkAttName(name string) error {
 	if strings.HasPrefix(name, "_") {
 		return badRequest("Attachment name '" + name + "' starts with prohibited character '_'")
-	}
-	if name == "" {
-		return badRequest("Attachment name must not be empty")
 	}
 	return nil
 }
@@ -261,6 +269,9 @@ func (q *request) op(ctx context.Context, in *incoming, newEdits bool) (osier.Op
 	id, err := docID(in.id)
 	if err != nil {
 		return osier.Op{}, err
+	}
+	if in.pathless {
+		return osier.Op{}, errNoGeneration
 	}
 	if limit := q.door.host.Limits().Document; limit > 0 && int64(len(in.body)) > limit {
 		return osier.Op{}, tooLarge("")

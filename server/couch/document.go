@@ -322,6 +322,7 @@ func (q *request) commit(op osier.Op, id string, status int) error {
 	if err != nil {
 		return conflicted(err)
 	}
+	q.followWrites(id)
 	h := q.w.Header()
 	if status != http.StatusOK || q.method == http.MethodPut {
 		h.Set("Location", q.location(id))

@@ -19,6 +19,7 @@ type Door struct {
 	uuids       uuidSource
 	counts      countCache
 	maintenance maintenance
+	designs     designs
 	systemOnce  sync.Once // makes CouchDB's other system databases
 	turns       turns
 }

@@ -85,11 +85,12 @@ func (q *request) dropBodies(ctx context.Context) error {
 		ops = nil // the command's now
 		return err
 	}
-	for row, err := range q.db.Query(ctx, &osier.Query{Kind: osier.QueryScan, Collection: q.coll, Deleted: true}) {
+	for row, err := range q.db.Query(ctx, &osier.Query{Kind: osier.QueryScan, Collection: q.coll, Deleted: true, Parts: osier.WithConflicts}) {
 		if err != nil {
 			return err
 		}
-		if row.Rev.Generation() == 1 && !row.Deleted {
+		later := func(l osier.Leaf) bool { return l.Rev.Generation() > 1 }
+		if row.Rev.Generation() == 1 && !slices.ContainsFunc(row.Conflicts, later) {
 			continue // nothing came before
 		}
 		ops = append(ops, osier.Op{Kind: osier.OpPrune, Collection: q.coll, ID: row.ID})
@@ -145,6 +146,11 @@ func (q *request) purge() error {
 	}
 	if err := q.rememberPurge(asked, purged); err != nil {
 		return err
+	}
+	for i := range asked {
+		if len(purged[i]) > 0 {
+			q.followWrites(asked[i].id)
+		}
 	}
 	b := []byte(`{"purge_seq":null,"purged":{`)
 	for i := range asked {

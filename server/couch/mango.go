@@ -55,8 +55,12 @@ func (q *request) findRequest() (*osier.FindRequest, error) {
 	if req.MixedSort {
 		return nil, errMixedSort
 	}
+	if err := q.followAll(); err != nil {
+		return nil, err
+	}
 	// plan refuses sorts without an index itself, and waits for one being built.
 	req.SortByIndex = false
+	req.PassOver = designPrefix
 	return req, nil
 }
 
@@ -395,6 +399,9 @@ func (q *request) index() error {
 	if err := q.allow("GET,POST"); err != nil {
 		return err
 	}
+	if err := q.followAll(); err != nil {
+		return err
+	}
 	if q.method == http.MethodPost {
 		return q.createIndex()
 	}
@@ -453,16 +460,32 @@ func (q *request) createIndex() error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(x.Fields, func(f osier.SortField) bool { return f.Descending != x.Fields[0].Descending }) {
+		return errMixedSort
+	}
 	x.Collection = q.coll
-	created, err := q.db.CreateIndex(q.ctx(), *x)
+	m, err := members(b, "index")
 	if err != nil {
 		return err
 	}
-	result := "exists"
-	if created {
-		result = "created"
+	view, err := appendView(nil, x, m["index"])
+	if err != nil {
+		return err
 	}
 	design, name := x.CouchName()
+	result := "created"
+	err = q.changeDesign(design, func(_ *osier.Document, body []byte) ([]byte, bool, error) {
+		if bytes.Equal(viewOf(body, name), view) {
+			result = "exists"
+			return nil, true, q.follow(q.ctx(), design)
+		}
+		result = "created"
+		out, _, err := withView(body, name, view)
+		return out, false, err
+	})
+	if err != nil {
+		return err
+	}
 	out := appendQuoted([]byte(`{"result":"`+result+`","id":`), designPrefix+design)
 	q.send(http.StatusOK, append(appendQuoted(append(out, `,"name":`...), name), '}'))
 	return nil
@@ -517,10 +540,25 @@ func (q *request) dropIndex(rest []string) error {
 	if len(rest) != 3 || rest[1] != "json" {
 		return errMissing
 	}
+	rest[0] = strings.TrimPrefix(rest[0], designPrefix) // with an escaped slash
 	if err := q.needDesignRight(designPrefix + rest[0]); err != nil {
 		return err
 	}
-	err := q.db.DropIndex(q.ctx(), osier.CouchIndexName(rest[0], rest[2]))
+	missing := false
+	err := q.changeDesign(rest[0], func(_ *osier.Document, body []byte) ([]byte, bool, error) {
+		if missing = viewOf(body, rest[2]) == nil; missing {
+			return nil, true, nil
+		}
+		out, left, err := withView(body, rest[2], nil)
+		if left == 0 {
+			out = nil
+		}
+		return out, false, err
+	})
+	if err == nil && missing {
+		// Made by something else than this door, which writes no document.
+		err = q.db.DropIndex(q.ctx(), osier.CouchIndexName(rest[0], rest[2]))
+	}
 	if errors.Is(err, osier.ErrNotFound) {
 		return errMissing
 	}
@@ -554,6 +592,13 @@ func (q *request) dropIndexes() error {
 		}
 		design := strings.TrimPrefix(text, designPrefix)
 		found := false
+		err := q.changeDesign(design, func(doc *osier.Document, _ []byte) ([]byte, bool, error) {
+			found = doc != nil
+			return nil, !found, nil
+		})
+		if err != nil {
+			return err
+		}
 		for i := range all {
 			if d, _ := all[i].CouchName(); d == design {
 				if err := q.db.DropIndex(q.ctx(), all[i].Name); err != nil && !errors.Is(err, osier.ErrNotFound) {
