@@ -553,9 +553,11 @@ func (c *findCase) compare() {
 	want, _ = c.shown(c.judged, s, o)
 	o.Limit = rapid.IntRange(1, 4).Draw(t, "page")
 	got = nil
+	partly := false // a page came from an index that was asked for and lacks some
 	for {
 		var rows []string
 		rows, gotSum = c.shown(c.db, s, o)
+		partly = partly || strings.Contains(gotSum.Warning, "filter leaves out")
 		if got = append(got, rows...); gotSum.Complete || len(got) > len(want) {
 			break
 		}
@@ -564,7 +566,7 @@ func (c *findCase) compare() {
 			o.UseIndex = rapid.SampledFrom(append([]string{""}, c.indexes...)).Draw(t, "index of the next page")
 		}
 	}
-	if !same(got, want) && !strings.Contains(gotSum.Warning, "filter leaves out") {
+	if !same(got, want) && !partly {
 		fail("pages differ")
 	}
 }

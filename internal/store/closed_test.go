@@ -66,9 +66,11 @@ func TestNoteOfClosing(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"torn":  func(t *testing.T, f vfs.FS, name string) { setFile(t, f, name, []byte(`{"manif`)) },
-		"older": func(t *testing.T, f vfs.FS, name string) { setFile(t, f, name, []byte(`{"manifest":"MANIFEST-000001","bytes":99999}`)) },
-		"less":  func(*testing.T, vfs.FS, string) {},
+		"torn": func(t *testing.T, f vfs.FS, name string) { setFile(t, f, name, []byte(`{"manif`)) },
+		"older": func(t *testing.T, f vfs.FS, name string) {
+			setFile(t, f, name, []byte(`{"manifest":"MANIFEST-000001","bytes":99999}`))
+		},
+		"less": func(*testing.T, vfs.FS, string) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := closedStore(t)
