@@ -499,9 +499,6 @@ func (v *view) oneColl(into map[string]*collState) error {
 	return err
 }
 
-// lastSeq reads the sequence of the state that the view sees.
-func (v *view) lastSeq() (osier.Seq, error) { return lastSeq(v.src, v.db.num) }
-
 func lastSeq(src source, db uint32) (osier.Seq, error) {
 	s, err := stateIn(src, db)
 	return s.lastSeq, err

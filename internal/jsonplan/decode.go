@@ -357,14 +357,12 @@ func decodeUint[T uint8 | uint16 | uint32 | uint64](d *decoder, p unsafe.Pointer
 	return true
 }
 
-// exact is the largest integer up to which float64 holds all.
-const exact = 1 << 53
-
 func (d *decoder) float(bits int) (f float64, ok bool) {
 	token, whole, ok := d.number()
 	if !ok {
 		return 0, false
 	}
+	// Up to 15 digits every integer is a float64.
 	if whole && bits == 64 && len(token) <= 15 && token[0] != '-' {
 		n := uint64(0)
 		for _, c := range token {
