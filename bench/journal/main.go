@@ -437,8 +437,10 @@ const (
 	latencyCount   = latencyRate * latencySeconds
 )
 
-// paced calls send at the rate, with the moment in it; between, it sleeps as a
-// program does that has nothing to publish.
+// paced calls send at the rate, with the moment in it, and sleeps between. The
+// system's call does: an idle process wakes from time.Sleep in whole milliseconds,
+// so that it would publish a hundred messages at once; and a loop that waits awake
+// takes a processor from those who receive.
 func paced(start time.Time, send func(data []byte) error) error {
 	for n := 0; n < latencyCount; {
 		due := int(time.Since(start).Seconds() * latencyRate)
@@ -447,7 +449,10 @@ func paced(start time.Time, send func(data []byte) error) error {
 				return err
 			}
 		}
-		time.Sleep(time.Microsecond)
+		runtime.Gosched()
+		if err := syscall.Nanosleep(&syscall.Timespec{Nsec: 5000}, nil); err != nil && err != syscall.EINTR {
+			return err
+		}
 	}
 	return nil
 }
