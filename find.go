@@ -159,7 +159,10 @@ type FindCandidate struct {
 // It resumes from the sequence of any mark, or of any change after the first
 // mark. The first change of a document after that comes as LiveChanged if it
 // matches and as LiveRemoved if it does not, unless it is known how it was: take
-// LiveChanged for an addition if the document is new to you.
+// LiveChanged for an addition if the document is new to you. When the collection
+// is dropped, all that the reader has comes as LiveRemoved; a feed that resumes
+// after that does not know of it, as a drop takes no sequence: compare
+// DBInfo.Drops.
 type LiveQuery struct {
 	Selector []byte // as in FindQuery
 	Swap     bool

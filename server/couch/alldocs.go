@@ -108,7 +108,7 @@ func (l *listing) set(name, value string) (err error) {
 }
 
 func (l *listing) setKey(name, value string) error {
-	b, err := parseJSON([]byte(value))
+	b, err := parseJSON([]byte(value), 0)
 	if err != nil {
 		return err
 	}

@@ -90,8 +90,8 @@ type bulk struct {
 	allOrNothing bool
 }
 
-func parseBulk(body []byte) (*bulk, error) {
-	s := scanner{in: body, out: make([]byte, 0, len(body))}
+func parseBulk(body []byte, most int) (*bulk, error) {
+	s := scanner{in: body, out: make([]byte, 0, len(body)), most: most}
 	b := &bulk{newEdits: true}
 	if s.space() != '{' {
 		if s.value() != nil || s.atEnd() != nil {
@@ -155,7 +155,7 @@ func (q *request) bulkDocs() error {
 	if err != nil {
 		return err
 	}
-	b, err := parseBulk(body)
+	b, err := parseBulk(body, q.depth())
 	if err != nil {
 		return err
 	}

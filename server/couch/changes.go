@@ -619,7 +619,7 @@ func (q *request) changesBody() ([]byte, error) {
 	if err != nil || len(b) == 0 {
 		return []byte("{}"), err
 	}
-	return parseJSON(b)
+	return parseJSON(b, q.depth())
 }
 
 var errDocIDs = badRequest("`doc_ids` filter parameter is not a list of doc ids.")
@@ -633,7 +633,7 @@ func (q *request) filterByIDs(body []byte) (filter, error) {
 		}
 		list = m["doc_ids"]
 	} else if v, ok := q.params.get("doc_ids"); ok {
-		b, err := parseJSON([]byte(v))
+		b, err := parseJSON([]byte(v), 0)
 		if err != nil {
 			return filter{}, err
 		}
@@ -670,7 +670,7 @@ func (q *request) noFunction(name, section, form string) error {
 	if d == nil || d.Deleted {
 		return errMissing
 	}
-	body, err := parseJSON(d.Body)
+	body, err := parseJSON(d.Body, 0)
 	if err != nil {
 		return err
 	}

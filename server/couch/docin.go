@@ -36,9 +36,9 @@ type incomingAtt struct {
 	staged            osier.BlobID
 }
 
-// parseDoc reads a document's JSON text.
-func parseDoc(text []byte) (*incoming, error) {
-	s := scanner{in: text, out: make([]byte, 0, len(text))}
+// parseDoc reads a document's JSON text, which may nest as deep as most says.
+func parseDoc(text []byte, most int) (*incoming, error) {
+	s := scanner{in: text, out: make([]byte, 0, len(text)), most: most}
 	in, err := s.doc()
 	if (err == nil || err == errNotObject) && s.atEnd() != nil {
 		err = errBadJSON

@@ -269,7 +269,7 @@ func bodyMembers(db *osier.DB, d *osier.Document) ([]byte, error) {
 		s := scanner{in: body, out: make([]byte, 0, len(body))}
 		if s.space() != '{' {
 			// A collection of other things than objects.
-			out, err := canonical([]byte(`"value":`), body)
+			out, err := canonical([]byte(`"value":`), body, 0)
 			return out, err
 		}
 		err := s.object(func(name, _ []byte) (bool, error) {

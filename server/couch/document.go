@@ -267,7 +267,7 @@ func (q *request) inputDoc() (*incoming, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseDoc(b)
+	return parseDoc(b, q.depth())
 }
 
 // postDoc answers POST to the database.
@@ -279,7 +279,7 @@ func (q *request) postDoc() error {
 	if err != nil {
 		return err
 	}
-	in, err := parseDoc(b)
+	in, err := parseDoc(b, q.depth())
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (q *request) form(id string, mr *multipart.Reader) error {
 			if err != nil {
 				return broken(err)
 			}
-			if in, err = parseDoc(text); err != nil {
+			if in, err = parseDoc(text, q.depth()); err != nil {
 				return err
 			}
 		case "_attachments":

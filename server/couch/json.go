@@ -2,13 +2,15 @@ package couch
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"math"
 	"strconv"
 	"unicode/utf8"
 )
 
-// maxDepth is how deep objects and arrays may nest, the outermost included.
+// maxDepth is how deep objects and arrays may nest, the outermost included: as
+// deep as CouchDB takes them. Requests may have a lower limit.
 const maxDepth = 5000
 
 // maxDigits bounds an integer's digits, as the engine does.
@@ -27,6 +29,7 @@ type scanner struct {
 	pos   int
 	out   []byte
 	depth int
+	most  int // of depth; 0: maxDepth
 	marks []member // members of the objects that are open
 }
 
@@ -35,9 +38,10 @@ type member struct {
 	start, colon, end int
 }
 
-// canonical returns a JSON text in CouchDB's form, appended to dst.
-func canonical(dst, text []byte) ([]byte, error) {
-	s := scanner{in: text, out: dst}
+// canonical returns a JSON text in CouchDB's form, appended to dst. It may nest as
+// deep as most says.
+func canonical(dst, text []byte, most int) ([]byte, error) {
+	s := scanner{in: text, out: dst, most: most}
 	if err := s.value(); err != nil {
 		return dst, err
 	}
@@ -94,7 +98,7 @@ func (s *scanner) word(w string) error {
 }
 
 func (s *scanner) enter() error {
-	if s.depth++; s.depth > maxDepth {
+	if s.depth++; s.depth > cmp.Or(s.most, maxDepth) {
 		return errJSON
 	}
 	s.pos++

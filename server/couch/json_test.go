@@ -22,7 +22,7 @@ func TestCanonical(t *testing.T) {
 		{`"\u00e9\/\ud83d\ude00\u0000\n\"\u0008\u001f"`, "\"é/😀\\u0000\\n\\\"\\b\\u001F\""},
 		{"\"\uffff\u007f\"", "\"\uffff\u007f\""},
 	} {
-		got, err := canonical(nil, []byte(c.in))
+		got, err := canonical(nil, []byte(c.in), 0)
 		if err != nil || string(got) != c.want {
 			t.Errorf("canonical(%s) = %s, %v, want %s", c.in, got, err, c.want)
 		}
@@ -32,12 +32,12 @@ func TestCanonical(t *testing.T) {
 		`"\u12"`, `"\ud800"`, `"\ud800\u0041"`, `"\udc00\ud800"`, "\"\xff\"", "\xef\xbb\xbf{}", "1e400", "{}{}", `{"a" 1}`, "[1 2]",
 		strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1), strings.Repeat("9", maxDigits+1),
 	} {
-		if got, err := canonical(nil, []byte(in)); err == nil {
+		if got, err := canonical(nil, []byte(in), 0); err == nil {
 			t.Errorf("canonical(%.40q) = %.40q, want an error", in, got)
 		}
 	}
 	deep := strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth)
-	if got, err := canonical(nil, []byte(deep)); err != nil || string(got) != deep {
+	if got, err := canonical(nil, []byte(deep), 0); err != nil || string(got) != deep {
 		t.Errorf("a text of the greatest depth: %v", err)
 	}
 }
@@ -54,7 +54,7 @@ func TestCanonicalRepeats(t *testing.T) {
 		}
 		in.WriteString(`,"first":-1}`)
 		want.WriteString(`}`)
-		got, err := canonical(nil, []byte(in.String()))
+		got, err := canonical(nil, []byte(in.String()), 0)
 		if err != nil || string(got) != want.String() {
 			t.Errorf("%d members: %s, %v", n, got, err)
 		}
@@ -89,7 +89,7 @@ func TestQuotedStringsComeBack(t *testing.T) {
 		if got, ok := unquote(quoted); !ok || got != s {
 			t.Fatalf("%q comes back as %q", s, got)
 		}
-		again, err := canonical(nil, quoted)
+		again, err := canonical(nil, quoted, 0)
 		if err != nil || !bytes.Equal(again, quoted) {
 			t.Fatalf("%s is no canonical form: %s, %v", quoted, again, err)
 		}
@@ -103,14 +103,14 @@ func FuzzCanonical(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, err := canonical(nil, in)
+		out, err := canonical(nil, in, 0)
 		if err != nil {
 			return
 		}
 		if !json.Valid(in) {
 			t.Fatalf("%q is no JSON, and was taken as %q", in, out)
 		}
-		again, err := canonical(nil, out)
+		again, err := canonical(nil, out, 0)
 		if err != nil || !bytes.Equal(again, out) {
 			t.Fatalf("%q becomes %q, and that %q (%v)", in, out, again, err)
 		}
@@ -143,13 +143,13 @@ func FuzzDocuments(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		if doc, err := parseDoc(in); err == nil {
+		if doc, err := parseDoc(in, 0); err == nil {
 			if !json.Valid(doc.body) || doc.body[0] != '{' {
 				t.Fatalf("%q has the body %q", in, doc.body)
 			}
 			_ = checkDesign(doc.body) // either way
 		}
-		if b, err := parseBulk(in); err == nil {
+		if b, err := parseBulk(in, 0); err == nil {
 			for _, doc := range b.docs {
 				if !json.Valid(doc.body) {
 					t.Fatalf("%q has the body %q", in, doc.body)

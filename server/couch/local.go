@@ -189,7 +189,7 @@ func (q *request) copyLocal(name string) error {
 	if err != nil {
 		return err
 	}
-	in, err := parseDoc(d.Body)
+	in, err := parseDoc(d.Body, 0)
 	if err != nil {
 		return err
 	}

@@ -174,6 +174,13 @@ func (q *request) indexNames(plan *osier.FindPlan) ([]string, error) {
 	return names[:min(len(names), maxCandidates)], nil
 }
 
+// findQuery is the request as a query, with the server's bounds.
+func (q *request) findQuery(req *osier.FindRequest) *osier.Query {
+	query := req.Query(q.coll)
+	query.Find.SortBytes = q.door.host.Limits().Result
+	return query
+}
+
 // explained asks the engine's planner.
 func (q *request) explained(req *osier.FindRequest) (*osier.FindPlan, error) {
 	query := req.Query(q.coll)
@@ -215,7 +222,7 @@ func (q *request) find() error {
 	s.buf = append(s.buf, `{"docs":[`...)
 	n := 0
 	if req.Limit > 0 {
-		for row, err := range q.db.Query(q.ctx(), req.Query(q.coll)) {
+		for row, err := range q.db.Query(q.ctx(), q.findQuery(req)) {
 			if err != nil {
 				return err
 			}

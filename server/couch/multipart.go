@@ -47,7 +47,7 @@ func (q *request) inputRelated(boundary string) (*incoming, error) {
 	if err != nil {
 		return nil, broken(err)
 	}
-	in, err := parseDoc(text)
+	in, err := parseDoc(text, q.depth())
 	if err != nil {
 		return nil, err
 	}

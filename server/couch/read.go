@@ -211,7 +211,7 @@ func sortOpened(all []opened) {
 
 // revList reads a JSON list of revisions.
 func revList(text string) ([]osier.Rev, error) {
-	b, err := parseJSON([]byte(text))
+	b, err := parseJSON([]byte(text), 0)
 	if err != nil {
 		return nil, err
 	}

@@ -301,17 +301,20 @@ func readAll(r io.Reader, size int64) ([]byte, error) {
 	}
 }
 
+// depth is how deep a request's JSON may nest.
+func (q *request) depth() int { return min(q.door.host.Limits().Depth, maxDepth) }
+
 // jsonBody reads a JSON body in canonical form.
 func (q *request) jsonBody() ([]byte, error) {
 	b, err := q.body()
 	if err != nil {
 		return nil, err
 	}
-	return parseJSON(b)
+	return parseJSON(b, q.depth())
 }
 
-func parseJSON(b []byte) ([]byte, error) {
-	out, err := canonical(make([]byte, 0, len(b)), b)
+func parseJSON(b []byte, most int) ([]byte, error) {
+	out, err := canonical(make([]byte, 0, len(b)), b, most)
 	if err != nil {
 		return nil, errBadJSON
 	}
