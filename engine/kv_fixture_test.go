@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func TestKeyValuesAndViewsOfEachFormatAreRead(t *testing.T) {
 		zipFolder(t, makeKVFixture(t), kvFixture)
 	}
 	at := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
-	e, err := engine.Open(unzip(t, kvFixture), &engine.Options{Clock: func() time.Time { at = at.Add(time.Millisecond); return at }})
+	e, err := engine.Open(unzip(t, kvFixture), &engine.Options{Clock: func() time.Time { return at }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +79,8 @@ func TestKeyValuesAndViewsOfEachFormatAreRead(t *testing.T) {
 func makeKVFixture(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	e, err := engine.Open(dir, &engine.Options{Clock: func() time.Time { at = at.Add(time.Millisecond); return at }})
+	start, ticks := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), new(atomic.Int64)
+	e, err := engine.Open(dir, &engine.Options{Clock: func() time.Time { return start.Add(time.Duration(ticks.Add(1)) * time.Millisecond) }})
 	if err != nil {
 		t.Fatal(err)
 	}
