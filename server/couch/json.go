@@ -29,7 +29,7 @@ type scanner struct {
 	pos   int
 	out   []byte
 	depth int
-	most  int // of depth; 0: maxDepth
+	most  int      // of depth; 0: maxDepth
 	marks []member // members of the objects that are open
 }
 
