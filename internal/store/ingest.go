@@ -100,8 +100,8 @@ func (t *SortedTable) Close() error {
 // must not overlap each other. The tables are closed in any case; with an error,
 // other than a *FencedError, nothing of them was taken.
 //
-// Ingested records are durable before batches that were applied earlier may be:
-// a crash can keep the former and lose the latter. And salvage, which must do
+// Batches that were applied before are made durable first: no crash keeps the
+// records and loses what says whose they are. Salvage, which must do
 // without the manifest, takes them for older than all batches. So they are for
 // records that can be made anew, of which a later batch tells that they count.
 func (s *Store) Ingest(tables ...*SortedTable) (err error) {
@@ -135,6 +135,9 @@ func (s *Store) Ingest(tables ...*SortedTable) (err error) {
 		return nil
 	}
 	if err := s.admitTables(size); err != nil {
+		return err
+	}
+	if err := s.barrier(); err != nil {
 		return err
 	}
 	return s.ingestEngine(paths)

@@ -184,3 +184,26 @@ func ingestFault(t *testing.T, f *failFrom) {
 		mustClose(t, again)
 	}
 }
+
+// TestIngestComesAfterWhatWasBefore: no power cut keeps ingested records and loses a
+// batch that was applied before them.
+func TestIngestComesAfterWhatWasBefore(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	s := mustOpen(t, "store", &Options{FS: mem, SyncInterval: time.Hour})
+	mustPut(t, s, "owner", "here", Relaxed)
+	if err := s.Ingest(sortedTable(t, s, "row", "v", 100)); err != nil {
+		t.Fatalf("ingest: %v", err)
+	}
+	after := mem.CrashClone(vfs.CrashCloneCfg{})
+	mustClose(t, s)
+	s = mustOpen(t, "store", &Options{FS: after})
+	defer mustClose(t, s)
+	for _, key := range []string{"row00000", "owner"} {
+		_, c, err := s.Get([]byte(key))
+		if err != nil {
+			t.Errorf("after a power cut: %s: %v", key, err)
+			continue
+		}
+		c.Close()
+	}
+}
