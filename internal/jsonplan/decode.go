@@ -86,6 +86,15 @@ func (d *decoder) next(c byte) bool {
 	return false
 }
 
+// another takes what stands behind an element: a comma, so that another follows, or
+// the end. ok is false if it is neither.
+func (d *decoder) another(end byte) (more, ok bool) {
+	if d.next(',') {
+		return true, true
+	}
+	return false, d.next(end)
+}
+
 // peek is the byte that comes after white space, 0 at the end.
 func (d *decoder) peek() byte {
 	d.space()
@@ -166,13 +175,13 @@ func (d *decoder) skip() bool {
 				if _, ok := d.text(); !ok || !d.next(':') || !d.skip() {
 					return false
 				}
-				if d.next(',') {
-					continue
-				}
-				if !d.next('}') {
+				more, ok := d.another('}')
+				if !ok {
 					return false
 				}
-				break
+				if !more {
+					break
+				}
 			}
 		}
 		d.depth--
@@ -187,13 +196,13 @@ func (d *decoder) skip() bool {
 				if !d.skip() {
 					return false
 				}
-				if d.next(',') {
-					continue
-				}
-				if !d.next(']') {
+				more, ok := d.another(']')
+				if !ok {
 					return false
 				}
-				break
+				if !more {
+					break
+				}
 			}
 		}
 		d.depth--
@@ -425,13 +434,13 @@ func (d *decoder) any() (v any, ok bool) {
 					return nil, false
 				}
 				out = append(out, e)
-				if d.next(',') {
-					continue
-				}
-				if !d.next(']') {
+				more, ok := d.another(']')
+				if !ok {
 					return nil, false
 				}
-				break
+				if !more {
+					break
+				}
 			}
 		}
 		d.depth--
@@ -469,13 +478,13 @@ func (d *decoder) object() (v any, ok bool) {
 				return nil, false
 			}
 			out[key] = e
-			if d.next(',') {
-				continue
-			}
-			if !d.next('}') {
+			more, ok := d.another('}')
+			if !ok {
 				return nil, false
 			}
-			break
+			if !more {
+				break
+			}
 		}
 	}
 	d.depth--
@@ -591,11 +600,10 @@ func (d *decoder) members(m *members, p unsafe.Pointer) bool {
 				return false
 			}
 		}
-		if d.next(',') {
-			continue
+		if more, ok := d.another('}'); !more {
+			d.depth--
+			return ok
 		}
-		d.depth--
-		return d.next('}')
 	}
 }
 
@@ -630,11 +638,10 @@ func (b *builder) decodeSlice(t reflect.Type) func(*decoder, unsafe.Pointer) boo
 			if !elem.decode(d, unsafe.Add(s.data, uintptr(n)*size)) {
 				return false
 			}
-			if d.next(',') {
-				continue
+			if more, ok := d.another(']'); !more {
+				d.depth--
+				return ok
 			}
-			d.depth--
-			return d.next(']')
 		}
 	}
 }
@@ -672,11 +679,10 @@ func (b *builder) decodeArray(t reflect.Type) func(*decoder, unsafe.Pointer) boo
 			} else if !d.skip() {
 				return false
 			}
-			if d.next(',') {
-				continue
+			if more, ok := d.another(']'); !more {
+				d.depth--
+				return ok
 			}
-			d.depth--
-			return d.next(']')
 		}
 	}
 }
@@ -716,11 +722,10 @@ func (b *builder) decodeMap(t reflect.Type) func(*decoder, unsafe.Pointer) bool 
 				return false
 			}
 			m.SetMapIndex(name, v.Elem())
-			if d.next(',') {
-				continue
+			if more, ok := d.another('}'); !more {
+				d.depth--
+				return ok
 			}
-			d.depth--
-			return d.next('}')
 		}
 	}
 }
