@@ -189,8 +189,10 @@ func CutEvent(b []byte) (e RawEvent, rest []byte, err error) {
 		if len(e.Data) < 8 {
 			return e, nil, errEvent
 		}
-		e.Expires = int64(binary.BigEndian.Uint64(e.Data) & math.MaxInt64)
-		e.Data = e.Data[8:]
+		e.Expires, e.Data = int64(binary.BigEndian.Uint64(e.Data)), e.Data[8:]
+		if e.Expires <= 0 { // none that an append writes
+			return e, nil, errEvent
+		}
 	}
 	if head>>24&eventTyped != 0 {
 		if len(e.Data) == 0 || len(e.Data) <= int(e.Data[0]) || e.Data[0] == 0 {
