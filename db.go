@@ -3,6 +3,7 @@ package osier
 import (
 	"context"
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -177,6 +178,10 @@ type Batch struct {
 func (b *Batch) Len() int { return len(b.ops) }
 
 func (b *Batch) write(_ context.Context, op *Op) (OpResult, error) {
+	if len(b.ops) == cap(b.ops) {
+		// Operations are large: append would move them a dozen times to a thousand.
+		b.ops = slices.Grow(b.ops, max(8, len(b.ops)))
+	}
 	b.ops = append(b.ops, *op)
 	return OpResult{ID: op.ID}, nil
 }

@@ -65,11 +65,11 @@ func (a *applier) begin(e *Engine, b *store.Batch, many bool) {
 }
 
 // newRun makes the applier ready for a command.
-func (a *applier) newRun(db *database, c *osier.Command, terms [][]byte) *run {
+func (a *applier) newRun(db *database, c *osier.Command, prep []prepared) *run {
 	r := &a.run
 	clear(r.colls)
 	clear(r.changes)
-	*r = run{a: a, db: db, cmd: c, terms: terms, state: db.state, colls: r.colls,
+	*r = run{a: a, db: db, cmd: c, prepared: prep, state: db.state, colls: r.colls,
 		edits: r.edits[:0], changes: r.changes[:0], staged: r.staged[:0]}
 	return r
 }
@@ -102,13 +102,13 @@ func (a *applier) recycle() {
 	if cap(a.run.edits) > maxKeptEdits {
 		a.run.edits, a.run.changes = nil, nil
 	}
-	a.run.cmd, a.run.terms, a.run.byDoc, a.run.res, a.run.claims = nil, nil, nil, nil, nil
+	a.run.cmd, a.run.prepared, a.run.byDoc, a.run.res, a.run.claims = nil, nil, nil, nil, nil
 	a.run.kv, a.run.behind = nil, nil
 }
 
 // command carries out one command. Its error is the command's answer; the
 // batch is then as it was.
-func (a *applier) command(c *osier.Command, terms [][]byte) (res *osier.Result, replayed bool, err error) {
+func (a *applier) command(c *osier.Command, prep []prepared) (res *osier.Result, replayed bool, err error) {
 	if len(c.Ops) == 1 {
 		switch c.Ops[0].Kind {
 		case osier.OpCreateDB:
@@ -134,12 +134,12 @@ func (a *applier) command(c *osier.Command, terms [][]byte) (res *osier.Result, 
 	if err := a.beforeKV(db, c); err != nil {
 		return nil, false, err
 	}
-	return a.carryOut(db, c, terms)
+	return a.carryOut(db, c, prep)
 }
 
 // carryOut carries out a command whose database is found, and that is new.
-func (a *applier) carryOut(db *database, c *osier.Command, terms [][]byte) (res *osier.Result, replayed bool, err error) {
-	r := a.newRun(db, c, terms)
+func (a *applier) carryOut(db *database, c *osier.Command, prep []prepared) (res *osier.Result, replayed bool, err error) {
+	r := a.newRun(db, c, prep)
 	err = r.carryOut()
 	defer a.recycle()
 	var own *osier.Error
@@ -249,11 +249,11 @@ func (a *applier) finish() error {
 
 // run is one command being carried out. Until flush it only reads.
 type run struct {
-	a     *applier
-	db    *database
-	cmd   *osier.Command
-	terms [][]byte
-	state dbState // as it will be
+	a        *applier
+	db       *database
+	cmd      *osier.Command
+	prepared []prepared
+	state    dbState // as it will be
 
 	colls   map[string]*collState // collections as they will be; nil: dropped
 	edits   []*edit
@@ -340,9 +340,9 @@ func (r *run) operation(i int) (osier.OpResult, error) {
 			return osier.OpResult{}, err
 		}
 		if op.Kind == osier.OpPut {
-			return ed.put(r, op, r.term(i))
+			return ed.put(r, op, r.prep(i))
 		}
-		return ed.graft(r, op, r.term(i))
+		return ed.graft(r, op, r.prep(i))
 	case osier.OpPurge, osier.OpPrune:
 		return r.remove(op)
 	case osier.OpCollection:
@@ -353,11 +353,12 @@ func (r *run) operation(i int) (osier.OpResult, error) {
 	return osier.OpResult{}, r.fail(op, osier.KindUnsupported, "change", "this version does not know the kind of operation")
 }
 
-func (r *run) term(i int) []byte {
-	if i < len(r.terms) {
-		return r.terms[i]
+// prep is what was prepared for an operation; it may be nothing.
+func (r *run) prep(i int) *prepared {
+	if i < len(r.prepared) {
+		return &r.prepared[i]
 	}
-	return nil
+	return &prepared{}
 }
 
 func (r *run) fail(op *osier.Op, kind osier.Kind, step, text string) *osier.Error {

@@ -219,7 +219,7 @@ func (r *run) conflict(op *osier.Op, w int, ed *edit) error {
 }
 
 // put makes a new revision.
-func (ed *edit) put(r *run, op *osier.Op, term []byte) (osier.OpResult, error) {
+func (ed *edit) put(r *run, op *osier.Op, prep *prepared) (osier.OpResult, error) {
 	if ed.removal != nil {
 		return osier.OpResult{}, r.fail(op, osier.KindInvalid, "change", "the command purges the document")
 	}
@@ -238,7 +238,7 @@ func (ed *edit) put(r *run, op *osier.Op, term []byte) (osier.OpResult, error) {
 	if err != nil {
 		return osier.OpResult{}, err
 	}
-	sum, err := digest(op.Deleted, parentRev, v, term)
+	sum, err := digest(op.Deleted, parentRev, v, prep)
 	if err != nil {
 		return osier.OpResult{}, r.fail(op, osier.KindInvalid, "change", err.Error())
 	}
@@ -320,7 +320,7 @@ func (ed *edit) version(r *run, l *editLeaf) (*version, error) {
 }
 
 // graft takes a foreign revision with its ancestry.
-func (ed *edit) graft(r *run, op *osier.Op, term []byte) (osier.OpResult, error) {
+func (ed *edit) graft(r *run, op *osier.Op, prep *prepared) (osier.OpResult, error) {
 	if ed.removal != nil {
 		return osier.OpResult{}, r.fail(op, osier.KindInvalid, "graft", "the command purges the document")
 	}
@@ -336,7 +336,7 @@ func (ed *edit) graft(r *run, op *osier.Op, term []byte) (osier.OpResult, error)
 	if err != nil {
 		return osier.OpResult{}, err
 	}
-	if !validBody(v, term) {
+	if !validBody(v, prep) {
 		return osier.OpResult{}, r.fail(op, osier.KindInvalid, "graft", "the body is not valid JSON")
 	}
 	l := editLeaf{leaf: leaf{rev: rev, deleted: op.Deleted, millis: r.state.millis}, v: v}
@@ -497,7 +497,10 @@ func (ed *edit) ancestry(r *run, path []osier.Rev, seq osier.Seq) (ends []osier.
 
 // digest computes a revision's digest: CouchDB's for JSON objects, Osier's own
 // for all else.
-func digest(deleted bool, parent osier.Rev, v *version, term []byte) ([16]byte, error) {
+func digest(deleted bool, parent osier.Rev, v *version, prep *prepared) ([16]byte, error) {
+	if prep.summed && prep.parent == parent && v.codec == osier.TagJSON && len(v.atts) == 0 {
+		return prep.sum, nil
+	}
 	atts := make([]revtree.Att, len(v.atts))
 	for i := range v.atts {
 		atts[i] = revtree.Att{Name: v.atts[i].Name, Type: v.atts[i].ContentType, MD5: v.atts[i].MD5}
@@ -507,6 +510,7 @@ func digest(deleted bool, parent osier.Rev, v *version, term []byte) ([16]byte, 
 		return [16]byte{}, err
 	}
 	if v.codec == osier.TagJSON && (isObject(v.body) || !v.hasBody) {
+		term := prep.term
 		if term == nil && v.hasBody {
 			if term, err = revtree.AppendTerm(nil, v.body); err != nil {
 				return [16]byte{}, err

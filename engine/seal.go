@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/osierdb/osier"
-	"github.com/osierdb/osier/internal/revtree"
 	"github.com/osierdb/osier/internal/store"
 )
 
@@ -39,16 +37,13 @@ func (e *Engine) Exec(ctx context.Context, c *osier.Command) (*osier.Result, err
 		return nil, err
 	}
 	r := &request{cmd: c, level: e.commandLevel(c)}
-	scratch := e.terms.Get().(*[]byte)
-	size := r.prepare(scratch)
+	size := r.prepare(&e.terms)
 	err := e.submit(ctx, r, size)
 	for attempt := 0; err != nil && e.resealed(c, err, attempt); attempt++ {
-		again := &request{cmd: c, terms: r.terms, level: r.level}
+		again := &request{cmd: c, prepared: r.prepared, scratch: r.scratch, level: r.level}
 		r, err = again, e.submit(ctx, again, size)
 	}
-	if cap(*scratch) <= maxKeptTerms {
-		e.terms.Put(scratch)
-	}
+	r.release(&e.terms)
 	if err == nil && r.journals && r.level != store.Sync {
 		err = e.coverHorizon(ctx, c.Sealed.Micros)
 	}
@@ -142,46 +137,9 @@ func checkOp(db string, op *osier.Op) error {
 	return nil
 }
 
-// maxKeptTerms bounds the scratch memory that is kept for the next command.
-const maxKeptTerms = 4 << 20
-
-// prepare does, outside the order, what needs no state: the form of JSON
-// bodies that their digest is taken of, written into scratch. It returns the
-// command's size.
-func (r *request) prepare(scratch *[]byte) (size int) {
-	c := r.cmd
-	for i := range c.Ops {
-		size += len(c.Ops[i].Body) + 64 + kvSize(c.Ops[i].KV)
-		if isJournalOp(c.Ops[i].Kind) {
-			r.journals = true
-			size += journalOpSize(c.Ops[i].Journal)
-		}
-	}
-	buf := (*scratch)[:0]
-	for i := range c.Ops {
-		op := &c.Ops[i]
-		if op.Codec > osier.TagJSON || !isObject(op.Body) {
-			continue
-		}
-		if r.terms == nil {
-			r.terms = make([][]byte, len(c.Ops))
-			buf = slices.Grow(buf, size+size/4)
-		}
-		at := len(buf)
-		out, err := revtree.AppendTerm(buf, op.Body)
-		if err != nil {
-			continue // apply says so, in its place
-		}
-		buf = out
-		r.terms[i] = buf[at:len(buf):len(buf)]
-	}
-	*scratch = buf
-	return size
-}
-
 // validBody checks what a grafted revision holds; put finds out by itself.
-func validBody(v *version, term []byte) bool {
-	return v.codec != osier.TagJSON || !v.hasBody || term != nil || json.Valid(v.body)
+func validBody(v *version, p *prepared) bool {
+	return v.codec != osier.TagJSON || !v.hasBody || p.term != nil || json.Valid(v.body)
 }
 
 // seal decides all that depends on clock and chance. A command that comes

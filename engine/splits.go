@@ -7,11 +7,12 @@ import (
 )
 
 // splits tells the store where tables should end: around the documents of large
-// collections. Most writes go to the upper ends of a few spaces (new ids, the next
-// sequences and transactions), with all older documents between them. A table that
-// reached from one end to the other would overlap every older table, and each
-// compaction would write the whole collection anew; ended there, most tables
-// overlap nothing and are written once or twice.
+// collections and the transactions of their databases. Most writes go to the upper
+// ends of a few spaces (new ids, the next sequences and transactions) and to the
+// few records of a database that every commit writes, with all that is older
+// between them. A table that reached from one end to the other would overlap every
+// older table, and each compaction would write whole spaces anew; ended there, most
+// tables overlap nothing and are written once or twice.
 //
 // The store reads it from its own goroutines; under queue.order it grows.
 type splits struct {
@@ -19,8 +20,8 @@ type splits struct {
 }
 
 const (
-	splitBytes = 4 << 20 // of bodies, from which on a collection is large
-	maxSplits  = 32      // collections: each adds some small tables to a flush
+	splitBytes = 1 << 20 // of bodies, from which on a collection is large
+	maxSplits  = 128     // ends, up to five a collection: each adds small tables to a flush
 )
 
 // note adds a collection that has become large.
@@ -30,13 +31,15 @@ func (s *splits) note(db uint32, c *collState) {
 	}
 	c.split = true
 	at := s.list()
+	txs, afterTxs := collSpace(db, 0, spaceTx)
+	first, _ := collectionRange(db, c.num)
 	docs, after := collSpace(db, c.num, spaceDoc)
-	if len(at) >= 3*maxSplits || slices.ContainsFunc(at, func(k []byte) bool { return bytes.Equal(k, docs) }) {
+	if len(at)+5 > maxSplits {
 		return
 	}
-	first, _ := collectionRange(db, c.num)
-	at = append(slices.Clone(at), first, docs, after)
+	at = slices.Concat(at, [][]byte{txs, afterTxs, first, docs, after})
 	slices.SortFunc(at, bytes.Compare)
+	at = slices.CompactFunc(at, bytes.Equal)
 	s.at.Store(&at)
 }
 

@@ -64,7 +64,7 @@ func runGroup(e *Engine, items []item) []outcome {
 			g.reqs = append(g.reqs, &request{level: store.Relaxed, fill: s.put(it.cmd.DB)})
 		}
 		reqs[i] = &request{cmd: it.cmd, level: e.level(it.cmd.Durability)}
-		reqs[i].prepare(new([]byte))
+		reqs[i].prepare(&e.terms)
 		g.reqs = append(g.reqs, reqs[i])
 		for _, s := range it.staged {
 			g.reqs = append(g.reqs, &request{level: store.Relaxed, fill: s.drop(it.cmd.DB)})

@@ -14,8 +14,13 @@ import (
 
 // request is a command, or a piece of internal work, on its way to the store.
 type request struct {
-	cmd   *osier.Command
-	terms [][]byte               // what was prepared outside the order: see prepare
+	cmd      *osier.Command
+	prepared []prepared // an operation each; nil: nothing was
+	scratch  []*[]byte  // holds what prepared refers to
+	one      struct {   // their memory for a single operation
+		prepared [1]prepared
+		scratch  [1]*[]byte
+	}
 	fill  func(a *applier) error // internal work instead of a command
 	level store.Durability
 
@@ -239,7 +244,7 @@ func (e *Engine) carryOut(a *applier, r *request) {
 		}
 	}
 	e.seal(r.cmd)
-	r.res, r.replayed, r.err = a.command(r.cmd, r.terms)
+	r.res, r.replayed, r.err = a.command(r.cmd, r.prepared)
 }
 
 // moved are the databases whose state in memory a group may have changed.

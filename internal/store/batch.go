@@ -10,6 +10,10 @@ import (
 // MaxBatchBytes bounds a batch, keys and values and a few bytes for each.
 const MaxBatchBytes = 1 << 30
 
+// maxKeptBatch bounds the memory of a batch that is kept for the next one: what a
+// few thousand documents take. The garbage collector takes what is not used.
+const maxKeptBatch = 6 << 20
+
 // MaxKeyBytes bounds a key. Keys are held in index blocks and in memory.
 const MaxKeyBytes = 64 << 10
 
@@ -50,11 +54,7 @@ func (s *Store) NewWriteBatch() *Batch {
 // Close ends.
 func (b *Batch) renew() {
 	b.indexed = false
-	if b.size > 0 {
-		b.b = b.s.db.NewBatchWithSize(b.size)
-	} else {
-		b.b = b.s.db.NewBatch()
-	}
+	b.b = b.s.db.NewBatchWithSize(b.size, pebble.WithMaxRetainedSizeBytes(maxKeptBatch))
 }
 
 // covers makes the batch ready to be read. With false there is nothing in it that
