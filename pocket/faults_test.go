@@ -255,3 +255,31 @@ func TestRewriteRatio(t *testing.T) {
 		s.liveBytes = live
 	}
 }
+
+// What a last line without its line feed stands for does not change when it is
+// given one: by the first opening, or by an editor.
+func TestLastLineStaysWhatItIs(t *testing.T) {
+	part := pack(`{"key":"a","val":"x"}`+"\n", false)
+	header := `{"Creation":"2020-01-01T00:00:00Z","LastRewrite":null,"CompressedEntities":null}` + "\n"
+	for _, last := range []string{
+		`{"key":"a","val":"x"}`,
+		`{"key":"a","val":"x`,
+		`{"tx":1,"key":"a","val":"x"}`,
+		`{"tx":1,"n":0,"len":0}`,
+		`{"tx":1,"n":1,"le`,
+		`{"block":1,"key":"a","val":"x"}`,
+		`{"Creation":0,"key":"a","val":"x"}`,
+		`{"Creation":0"CompressedEntities":["` + part + `"]}`,
+		`{"Creation":0"CompressedEntities":["` + part,
+		`{"Creation":0,"key":5,"CompressedEntities":["` + part,
+	} {
+		path := tempPath(t)
+		writeFile(t, path, header+last)
+		s := mustOpen(t, path, testOptions())
+		first := dump(s)
+		mustClose(t, s)
+		s = mustOpen(t, path, testOptions())
+		wantSame(t, last+" opened again", dump(s), first)
+		mustClose(t, s)
+	}
+}
