@@ -283,3 +283,20 @@ func TestLastLineStaysWhatItIs(t *testing.T) {
 		mustClose(t, s)
 	}
 }
+
+// A file that has lost its header, as in a merge, begins with a transaction.
+func TestTransactionWithoutHeader(t *testing.T) {
+	path := tempPath(t)
+	s := mustOpen(t, path, testOptions())
+	mustSave(t, s, "a", "x")
+	mustSave(t, s, "b", "y")
+	want := dump(s)
+	mustClose(t, s)
+	_, rest, _ := strings.Cut(readFile(t, path), "\n")
+	writeFile(t, path, rest)
+	s = mustOpen(t, path, testOptions())
+	wantSame(t, "records", dump(s), want)
+	if r := s.Report(); !r.Clean() {
+		t.Errorf("report: %+v", r)
+	}
+}

@@ -280,7 +280,7 @@ func (sc *scanner) accept(c control, start, body, end int) {
 	case forced || end-start > 2*segmentBytes:
 		sc.closeSegment()
 		sc.split(segment{data: sc.data[body:end], trusted: true, version: version, line: sc.line + 1})
-	case sc.openEnd == start && end-start+len(sc.open.data) <= segmentBytes:
+	case sc.openEnd > 0 && sc.openEnd == start && end-start+len(sc.open.data) <= segmentBytes:
 		sc.open.data = sc.open.data[:len(sc.open.data)+end-start]
 		sc.openEnd = end
 	default:
