@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// tail is the growing end of the file. The store's write lock guards append
-// and reserve; flush may run beside append.
+// tail is the growing end of the file. The store's write lock guards append;
+// flush may run beside it.
 type tail interface {
 	// append writes a and b behind what was appended before: all of it, or an
 	// error and nothing that a later append would not overwrite.
