@@ -46,10 +46,11 @@ func newCache(limit int) *cache {
 // cellAt returns the cell of r, or nil.
 func cellAt(pages []*cachePage, r record) *cell {
 	i := r.cacheIndex()
-	if uint64(i)/cachePageLen >= uint64(len(pages)) {
+	n := int(i / cachePageLen)
+	if n >= len(pages) {
 		return nil // frozen is beyond all pages
 	}
-	x := pages[i/cachePageLen][i%cachePageLen].Load()
+	x := pages[n][i%cachePageLen].Load()
 	if x == nil || x.owner != uintptr(unsafe.Pointer(r.p)) {
 		return nil
 	}

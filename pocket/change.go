@@ -153,13 +153,18 @@ func (s *Store) addLine(tx *txn, d *draft, value any) error {
 	at := 0
 	switch v := value.(type) {
 	case string:
-		if err := validText(v); err != nil {
-			return err
+		if d.plain = isPlain(v) && len(v) <= MaxValueBytes/6; !d.plain {
+			if err := validText(v); err != nil {
+				return err
+			}
 		}
 		b = appendRecordHead(b, d.key, "", 0, d.expiry)
 		at = len(b)
-		b = appendQuoted(b, v)
-		d.plain = len(b)-at == len(v)+2
+		if d.plain {
+			b = appendPlain(b, v)
+		} else {
+			b = appendQuoted(b, v)
+		}
 	default:
 		if isNil(value) {
 			d.deleted = true

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unsafe"
 )
 
 // groupQueue gathers transactions that will share one flush.
@@ -299,41 +298,52 @@ func (s *Store) ready(e *editor) {
 
 // placed is a record that has its place in the arena but is not linked yet.
 type placed struct {
-	off   offset
-	words []uint64
+	off offset
+	r   record
 }
+
+// linkStep is how many records get their places before they are linked: so few
+// that the processor's cache still holds them.
+const linkStep = 64
 
 // link applies the operations of a transaction to table and tree. Readers do
 // not see them before publish.
 func (s *Store) link(e *editor, ops []op, seq uint64) {
-	places := slices.Grow(s.places[:0], len(ops))
-	for i := range ops {
-		var p placed
-		if !ops[i].check {
-			p.off, p.words = s.arena.alloc(ops[i].draft.words())
-			ops[i].draft.version = seq
-			// A record must be complete before the arena is walked again.
-			ops[i].draft.put(p.words, 0)
-		}
-		places = append(places, p)
-	}
-	s.ready(e)
 	var bulk *bulkEdit
 	if len(ops) >= 256 && len(ops)*4 >= s.cur.Load().live {
 		bulk = &bulkEdit{seq: seq}
 	}
+	for len(ops) > linkStep {
+		s.linkSome(e, ops[:linkStep], seq, bulk)
+		ops = ops[linkStep:]
+	}
+	s.linkSome(e, ops, seq, bulk)
+	if bulk != nil && (len(bulk.added) > 0 || bulk.removed) {
+		e.root, e.recent = bulk.merge(e), nil
+	}
+}
+
+// linkSome is link for at most linkStep operations.
+func (s *Store) linkSome(e *editor, ops []op, seq uint64, bulk *bulkEdit) {
+	places := s.places[:len(ops)]
+	for i := range ops {
+		if ops[i].check {
+			continue
+		}
+		d := &ops[i].draft
+		off, words := s.arena.alloc(d.words())
+		d.version = seq
+		// A record must be complete before the arena is walked again.
+		d.put(words, 0)
+		places[i] = placed{off, recordIn(words)}
+	}
+	s.ready(e)
 	for i := range ops {
 		if !ops[i].check {
 			s.linkOne(e, &ops[i].draft, places[i], bulk)
 		}
 	}
-	if bulk != nil && (len(bulk.added) > 0 || bulk.removed) {
-		e.root, e.recent = bulk.merge(e), nil
-	}
 	clear(places)
-	if s.places = places; cap(places)*int(unsafe.Sizeof(placed{})) > maxPooled {
-		s.places = nil
-	}
 }
 
 // bulkEdit is what a large transaction does to the tree's shape.
@@ -348,8 +358,8 @@ func (s *Store) linkOne(e *editor, d *draft, p placed, bulk *bulkEdit) {
 	t := s.table.Load()
 	slot, oldOff, old := t.find(s.arena.dir, d.hash, d.key)
 	existed := old.p != nil && !old.deleted()
-	p.words[1] |= uint64(oldOff)
-	r, _ := s.arena.dir.at(p.off)
+	r := p.r
+	r.p[1] |= uint64(oldOff)
 	switch {
 	case slot != nil:
 		slot.Store(d.hash>>tagShift<<tagShift | uint64(p.off))
@@ -372,22 +382,22 @@ func (s *Store) linkOne(e *editor, d *draft, p placed, bulk *bulkEdit) {
 	case existed && !d.deleted && old.hasLineLike(r):
 		// The usual change, with nothing else to count.
 		s.liveBytes += int64(r.valueLen() - old.valueLen())
-		s.arena.liveWords += len(p.words) - old.words()
+		s.arena.liveWords += r.words() - old.words()
 	default:
 		if existed {
 			s.retire(old)
 		}
 		if !d.deleted {
-			s.arena.liveWords += len(p.words)
+			s.arena.liveWords += r.words()
 			s.count(r, 1)
 			s.noteExpiry(r, p.off)
 		}
 	}
-	s.linkInTree(e, d, p.off, old, bulk)
+	s.linkInTree(e, d, p.off, old, oldOff, bulk)
 }
 
 // linkInTree gives the tree the new version of a record.
-func (s *Store) linkInTree(e *editor, d *draft, off offset, old record, bulk *bulkEdit) {
+func (s *Store) linkInTree(e *editor, d *draft, off offset, old record, oldOff offset, bulk *bulkEdit) {
 	existed := old.p != nil && !old.deleted()
 	switch {
 	case d.deleted && existed && bulk != nil:
@@ -396,7 +406,7 @@ func (s *Store) linkInTree(e *editor, d *draft, off offset, old record, bulk *bu
 		e.remove(d.key)
 	case d.deleted:
 	case existed && (bulk == nil || old.version() != bulk.seq):
-		e.update(d.key, off)
+		e.update(d.key, oldOff, off)
 	case bulk != nil:
 		// New, or saved before in the same transaction: the entry that the
 		// earlier record may have is frozen.
@@ -525,7 +535,7 @@ func (s *Store) move(e *editor, r record, off offset) bool {
 	s.ready(e)
 	slot.Store(hash>>tagShift<<tagShift | uint64(to))
 	s.cache.freeze(r)
-	e.update(key, to)
+	e.update(key, off, to)
 	if d.expiry != 0 {
 		s.expiries.push(expiryEntry{d.expiry, to})
 	}

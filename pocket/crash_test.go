@@ -98,7 +98,7 @@ func powerLoss(t *testing.T, d Durability, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, uint64(d)))
 	what := fmt.Sprintf("%v, seed %d", d, seed)
 	disk := newSeededFS(seed)
-	o := &Options{Durability: d, RewriteRatio: -1, SyncEvery: time.Hour, Compress: seed%5 == 0, fs: disk}
+	o := &Options{Durability: d, RewriteRatio: -1, SyncEvery: time.Hour, Compress: seed%5 == 0, NoMap: seed%3 == 0, fs: disk}
 	run := newCrashRun()
 	for life := range 3 {
 		s, err := Open("/x/crash.pocket", o)
@@ -151,9 +151,10 @@ func abandonStore(s *Store) {
 // hangs, nothing acknowledged is lost, and the file opens again.
 func TestFailingDisk(t *testing.T) {
 	for _, d := range []Durability{Synced, Cached} {
-		for _, locksOpen := range []bool{false, true} {
+		for variant := range 4 {
+			locksOpen, noMap := variant&1 != 0, variant&2 != 0
 			for fail := 1; ; fail++ {
-				if !failingDisk(t, d, fail, locksOpen) {
+				if !failingDisk(t, &Options{Durability: d, NoMap: noMap}, fail, locksOpen) {
 					if fail < 10 {
 						t.Fatalf("only %d operations", fail)
 					}
@@ -165,12 +166,13 @@ func TestFailingDisk(t *testing.T) {
 }
 
 // failingDisk reports whether the failure was met.
-func failingDisk(t *testing.T, d Durability, fail int, locksOpen bool) bool {
+func failingDisk(t *testing.T, o *Options, fail int, locksOpen bool) bool {
 	t.Helper()
+	d := o.Durability
 	disk := newCrashFS()
 	disk.fail, disk.locksOpen = fail, locksOpen
-	what := fmt.Sprintf("%v, operation %d fails, renames open files: %v", d, fail, !locksOpen)
-	o := &Options{Durability: d, RewriteRatio: -1, fs: disk}
+	what := fmt.Sprintf("%v, NoMap %v, operation %d fails, renames open files: %v", d, o.NoMap, fail, !locksOpen)
+	o.RewriteRatio, o.fs = -1, disk
 	run := newCrashRun()
 	s, err := Open("/x/fail.pocket", o)
 	if err == nil {

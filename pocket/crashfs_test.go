@@ -248,6 +248,20 @@ func (f *crashFile) WriteAt(b []byte, at int64) (int, error) {
 	return len(b), nil
 }
 
+// allocate makes the file longer, or half of that when it fails.
+func (f *crashFile) allocate(at, size int64) error {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	err := f.c.step()
+	if err != nil {
+		size /= 2
+	}
+	if at+size > int64(len(f.in.data)) {
+		f.in.truncate(at + size)
+	}
+	return err
+}
+
 func (f *crashFile) Truncate(size int64) error {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()

@@ -255,3 +255,48 @@ func TestRewriteRatio(t *testing.T) {
 		s.liveBytes = live
 	}
 }
+
+// What a last line without its line feed stands for does not change when it is
+// given one: by the first opening, or by an editor.
+func TestLastLineStaysWhatItIs(t *testing.T) {
+	part := pack(`{"key":"a","val":"x"}`+"\n", false)
+	header := `{"Creation":"2020-01-01T00:00:00Z","LastRewrite":null,"CompressedEntities":null}` + "\n"
+	for _, last := range []string{
+		`{"key":"a","val":"x"}`,
+		`{"key":"a","val":"x`,
+		`{"tx":1,"key":"a","val":"x"}`,
+		`{"tx":1,"n":0,"len":0}`,
+		`{"tx":1,"n":1,"le`,
+		`{"block":1,"key":"a","val":"x"}`,
+		`{"Creation":0,"key":"a","val":"x"}`,
+		`{"Creation":0"CompressedEntities":["` + part + `"]}`,
+		`{"Creation":0"CompressedEntities":["` + part,
+		`{"Creation":0,"key":5,"CompressedEntities":["` + part,
+	} {
+		path := tempPath(t)
+		writeFile(t, path, header+last)
+		s := mustOpen(t, path, testOptions())
+		first := dump(s)
+		mustClose(t, s)
+		s = mustOpen(t, path, testOptions())
+		wantSame(t, last+" opened again", dump(s), first)
+		mustClose(t, s)
+	}
+}
+
+// A file that has lost its header, as in a merge, begins with a transaction.
+func TestTransactionWithoutHeader(t *testing.T) {
+	path := tempPath(t)
+	s := mustOpen(t, path, testOptions())
+	mustSave(t, s, "a", "x")
+	mustSave(t, s, "b", "y")
+	want := dump(s)
+	mustClose(t, s)
+	_, rest, _ := strings.Cut(readFile(t, path), "\n")
+	writeFile(t, path, rest)
+	s = mustOpen(t, path, testOptions())
+	wantSame(t, "records", dump(s), want)
+	if r := s.Report(); !r.Clean() {
+		t.Errorf("report: %+v", r)
+	}
+}

@@ -69,20 +69,23 @@ func TestHandMadeFiles(t *testing.T) {
 	}
 }
 
+// pack returns a compressed part as it stands in a header. The ancestor
+// flushes its streams but never ends them.
+func pack(lines string, finish bool) string {
+	var b bytes.Buffer
+	w := brotli.NewWriter(&b)
+	io.WriteString(w, lines)
+	if finish {
+		w.Close()
+	} else {
+		w.Flush()
+	}
+	return base64.StdEncoding.EncodeToString(b.Bytes())
+}
+
 // The ancestor's compressed parts are streams that were flushed but never
 // ended; they replay before the rest.
 func TestUnfinishedStreams(t *testing.T) {
-	pack := func(lines string, finish bool) string {
-		var b bytes.Buffer
-		w := brotli.NewWriter(&b)
-		io.WriteString(w, lines)
-		if finish {
-			w.Close()
-		} else {
-			w.Flush()
-		}
-		return base64.StdEncoding.EncodeToString(b.Bytes())
-	}
 	for _, finish := range []bool{false, true} {
 		path := tempPath(t)
 		writeFile(t, path, fmt.Sprintf(`{"Creation":"2022-12-14T17:38:24-05:00","LastRewrite":null,"CompressedEntities":["%s","%s"]}`+"\n",

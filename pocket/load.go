@@ -124,14 +124,11 @@ func (sc *scanner) scan() (end int) {
 	return sc.pos
 }
 
-// isSpecial reports whether a line is a header, or meant to open a transaction
-// or block. One without its line feed must be complete.
+// isSpecial reports whether a line is meant as a header, or to open a
+// transaction or block, right or wrong. One without its line feed must not end
+// in the middle of a value; then it is what it will be with one.
 func isSpecial(line []byte, whole bool) bool {
-	if isControl(line) {
-		_, ok := parseControl(line)
-		return whole || ok
-	}
-	return bytes.HasPrefix(line, []byte(headerPrefix)) && (whole || checkJSON(line) == nil)
+	return (isControl(line) || bytes.HasPrefix(line, []byte(headerPrefix))) && (whole || checkJSON(line) != errShort)
 }
 
 func (sc *scanner) closeSegment() {
@@ -212,7 +209,7 @@ func (sc *scanner) loose() {
 		}
 		if !whole {
 			var p parsedLine
-			if err := parseLine(line, &p); err == errShort {
+			if isSpecial(line, true) || parseLine(line, &p) == errShort {
 				sc.cut(sc.pos, "the last line is incomplete")
 				break
 			}
@@ -283,7 +280,7 @@ func (sc *scanner) accept(c control, start, body, end int) {
 	case forced || end-start > 2*segmentBytes:
 		sc.closeSegment()
 		sc.split(segment{data: sc.data[body:end], trusted: true, version: version, line: sc.line + 1})
-	case sc.openEnd == start && end-start+len(sc.open.data) <= segmentBytes:
+	case sc.openEnd > 0 && sc.openEnd == start && end-start+len(sc.open.data) <= segmentBytes:
 		sc.open.data = sc.open.data[:len(sc.open.data)+end-start]
 		sc.openEnd = end
 	default:

@@ -66,8 +66,8 @@ type Options struct {
 	// MaxDecoded is how many decoded values of registered types are kept for
 	// the next Get; 0 for all, negative for none.
 	MaxDecoded int
-	// NoMap writes with one system call for each transaction in all modes.
-	// Set it on file systems that copy on write, such as btrfs: they can
+	// NoMap writes with one system call for each transaction in all modes, and
+	// allocates no space ahead. Set it on file systems that copy on write, such as btrfs: they can
 	// refuse a write into space that was allocated before.
 	NoMap bool
 	// OnError hears of failures of background work: a rewrite, a flush or

@@ -238,13 +238,15 @@ func (sp Span) Contains(key string) bool {
 // Prefix yields the keys that begin with prefix, with their values, in order;
 // see Scan.
 func Prefix[T any](from Reader, prefix string) iter.Seq2[string, T] {
-	return Scan[T](from, WithPrefix(prefix))
+	// Small enough to be inlined where it is ranged over, as are Range, Scan and
+	// Reverse: the loop's body then lies on the stack.
+	return func(yield func(string, T) bool) { scan(from, WithPrefix(prefix), false, yield) }
 }
 
 // Range yields the keys from first, inclusive, up to last, exclusive, with
 // their values, in order; see Scan.
 func Range[T any](from Reader, first, last string) iter.Seq2[string, T] {
-	return Scan[T](from, Between(first, last))
+	return func(yield func(string, T) bool) { scan(from, Between(first, last), false, yield) }
 }
 
 // Scan yields the keys in span that hold a T, with their values, in order.

@@ -425,11 +425,6 @@ func (rw *rewriter) adopt(f file, dirErr error) error {
 	return nil
 }
 
-// newTail returns the tail that the store's durability asks for.
-func (s *Store) newTail(f file, at int64) tail {
-	return newTail(f, at, s.opts.Durability != Synced && !s.opts.NoMap)
-}
-
 // done does the accounts. pause is how long commits have waited at last.
 func (rw *rewriter) done(pause time.Duration) {
 	rw.s.stats.rewritePause.Store(int64(rw.pause + pause))

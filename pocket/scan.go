@@ -265,14 +265,20 @@ func special(x uint64) uint64 {
 	return (x | (x-ones*0x20)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & high
 }
 
+// appendPlain is appendQuoted for a text that isPlain.
+func appendPlain(b []byte, s string) []byte {
+	b = append(b, '"')
+	return append(append(b, s...), '"')
+}
+
 // appendQuoted appends s as a JSON text. Keys and texts are valid UTF-8 by
 // the time they come here.
 func appendQuoted(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
-	b = append(b, '"')
 	if isPlain(s) {
-		return append(append(b, s...), '"')
+		return appendPlain(b, s)
 	}
+	b = append(b, '"')
 	start := 0
 	for i := 0; i < len(s); i++ {
 		c := s[i]

@@ -72,9 +72,9 @@ type state struct {
 // writer is the part of a store that the write lock guards.
 type writer struct {
 	arena   *arena
-	editor  editor   // of the tree
-	places  []placed // for link
-	cleanAt int      // word of the oldest chunk up to which it is cleaned
+	editor  editor           // of the tree
+	places  [linkStep]placed // for linkSome
+	cleanAt int              // word of the oldest chunk up to which it is cleaned
 
 	file   file
 	tail   tail

@@ -458,3 +458,30 @@ func TestBadOptions(t *testing.T) {
 		t.Errorf("read-only without a file: %v", err)
 	}
 }
+
+func TestRangingAllocatesNothing(t *testing.T) {
+	s := mustOpen(t, tempPath(t), testOptions())
+	for i := range 10 {
+		mustSave(t, s, fmt.Sprintf("text/%d", i), "text")
+	}
+	n := 0
+	if allocs := testing.AllocsPerRun(100, func() {
+		for _, v := range Prefix[string](s, "text/") {
+			n += len(v)
+		}
+		for _, v := range Range[string](s, "text/1", "text/5") {
+			n += len(v)
+		}
+		for _, r := range Scan[Record](s, All()) {
+			n += len(r.JSON())
+		}
+		for _, r := range Reverse[Record](s, All()) {
+			n += len(r.JSON())
+		}
+	}); allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+	if n == 0 {
+		t.Error("nothing was read")
+	}
+}

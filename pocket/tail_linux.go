@@ -24,27 +24,28 @@ type mappedTail struct {
 }
 
 const (
-	firstStep = 64 << 10
-	lastStep  = 8 << 20
+	lastStep = 8 << 20
 	// writeLeast is from how many bytes on a system call costs less than
 	// faulting the pages in one by one.
 	writeLeast = 64 << 10
 )
 
-// newTail returns a mapped tail where that is possible.
-func newTail(f file, at int64, mapped bool) tail {
+// newMappedTail returns a mapped tail, nil where that is not possible.
+func newMappedTail(f file, at int64) tail {
 	of, ok := f.(osFile)
-	if !ok || !mapped {
-		return &plainTail{f: f, at: at}
+	if !ok {
+		return nil
 	}
 	t := &mappedTail{f: of.File, at: at, step: firstStep}
 	if err := t.extend(0); err != nil {
 		// The file system cannot allocate ahead; ordinary writes will tell
 		// if there is anything worse.
-		return &plainTail{f: f, at: at}
+		return nil
 	}
 	return t
 }
+
+func (f osFile) allocate(at, size int64) error { return fallocate(f.File, at, size) }
 
 func (t *mappedTail) append(a, b []byte) error {
 	n := int64(len(a) + len(b))

@@ -60,6 +60,7 @@ type editor struct {
 	owner  uint64
 	epoch  uint64
 	recent *leaf // that update changed last, and nothing has replaced since
+	at     int   // position of that change
 	spares
 }
 
@@ -128,11 +129,18 @@ func (in *inner) child(h uint64, key string) int {
 	return i - 1
 }
 
-// update stores the offset of a new version of a key that is in the tree.
-func (e *editor) update(key string, off offset) {
+// update stores the offset of a new version of a key that is in the tree with
+// the offset old.
+func (e *editor) update(key string, old, off offset) {
+	// Keys that are saved together often follow each other, or lie together.
+	l := e.recent
+	if l != nil && e.mayStore(l) && e.at+1 < l.n && l.at(e.at+1) == old {
+		e.at++
+		l.set(e.at, off)
+		return
+	}
 	h := head(key)
-	// Keys that are saved together often lie together.
-	if l := e.recent; l != nil && l.heads[0] < h && h < l.heads[l.n-1] {
+	if l != nil && l.heads[0] < h && h < l.heads[l.n-1] {
 		e.updateLeaf(l, h, key, off)
 		return
 	}
@@ -154,14 +162,17 @@ func (e *editor) updateLeaf(l *leaf, h uint64, key string, off offset) {
 	if !ok {
 		panic("pocket: key in the table but not in the index") // broken invariant
 	}
-	if l.epoch != e.epoch && l.owner != e.owner {
+	if !e.mayStore(l) {
 		e.recent = nil
 		e.root = e.copyPath(e.root, h, key, i, off)
 		return
 	}
 	l.set(i, off)
-	e.recent = l
+	e.recent, e.at = l, i
 }
+
+// mayStore reports whether offsets may be stored into l in place.
+func (e *editor) mayStore(l *leaf) bool { return l.epoch == e.epoch || l.owner == e.owner }
 
 // copyPath copies the nodes from n down to key's leaf, in which position i
 // gets off.

@@ -386,21 +386,51 @@ func must(b *testing.B, err error) {
 	}
 }
 
-// BenchmarkFloor is what the disk asks for a line of the same size: append and
-// fdatasync.
-func BenchmarkFloor(b *testing.B) {
+// BenchmarkSynced takes turns: the disk's time changes too much from one second
+// to the next for rows that are measured one after the other. The floor is what
+// the disk asks for a line of the same size: append and fdatasync.
+func BenchmarkSynced(b *testing.B) {
 	f, err := os.Create(filepath.Join(b.TempDir(), "floor"))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer f.Close()
 	line := make([]byte, 140)
-	measure(b, 1, func() {
-		if _, err := f.Write(line); err != nil {
-			b.Fatal(err)
+	s := openPocket(b, filepath.Join(b.TempDir(), "save.pocket"), pocket.Synced)
+	db := openBunt(b, filepath.Join(b.TempDir(), "save.bunt"), buntdb.Always)
+	value := entity{"Test Body 123456"}
+	rows := []struct {
+		name string
+		save func() error
+		wall []float64
+	}{
+		{name: "floor", save: func() error {
+			if _, err := f.Write(line); err != nil {
+				return err
+			}
+			return syscall.Fdatasync(int(f.Fd()))
+		}},
+		{name: "pocket", save: func() error { return s.Save(hotKey, value) }},
+		{name: "buntdb", save: func() error {
+			return db.Update(func(tx *buntdb.Tx) error {
+				_, _, err := tx.Set(hotKey, encode(value), nil)
+				return err
+			})
+		}},
+	}
+	for b.Loop() {
+		for i := range rows {
+			began := time.Now()
+			must(b, rows[i].save())
+			rows[i].wall = append(rows[i].wall, float64(time.Since(began).Nanoseconds()))
 		}
-		must(b, syscall.Fdatasync(int(f.Fd())))
-	})
+	}
+	for _, r := range rows {
+		slices.Sort(r.wall)
+		b.ReportMetric(r.wall[len(r.wall)/10], r.name+"-p10-ns")
+		b.ReportMetric(r.wall[len(r.wall)/2], r.name+"-p50-ns")
+	}
+	b.ReportMetric(0, "ns/op")
 }
 
 // BenchmarkSaveParallel saves from many goroutines that each wait.
