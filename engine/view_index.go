@@ -27,6 +27,8 @@ type index struct {
 	kind viewKind
 	seed uint64 // of the tree
 
+	rowLow, rowHigh []byte // bound its rows
+
 	def atomic.Pointer[viewDef]  // with the same id; policy and code may be replaced
 	at  atomic.Pointer[progress] // how far it has come; written by who has the turn
 	// enforced: apply keeps it, and nobody else writes to it.
@@ -84,6 +86,7 @@ func (e *Engine) newIndex(db *database, num, coll uint32, def *viewDef, p *progr
 		seed: binary.LittleEndian.Uint64(db.uuid[:]) ^ uint64(num)*0x9E3779B97F4A7C15,
 		turn: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
+	ix.rowLow, ix.rowHigh = ix.bounds("", "")
 	ix.def.Store(def)
 	ix.at.Store(p)
 	return ix
