@@ -634,10 +634,11 @@ func (v *viewDef) same(o *viewDef) bool {
 // bounds are the keys of the index's rows from lo up to but not including hi;
 // empty ones are open.
 func (ix *index) bounds(lo, hi string) (lower, upper []byte) {
-	base := viewSpace(nil, ix.db.num, ix.coll, spaceRow, ix.num)
-	lower = append(base[:len(base):len(base)], lo...)
+	b := make([]byte, 0, 2*viewPrefixSize+len(lo)+len(hi)) // of both
+	b = append(viewSpace(b, ix.db.num, ix.coll, spaceRow, ix.num), lo...)
+	lower = b[:len(b):len(b)]
 	if hi == "" {
-		return lower, keys.PrefixEnd(base)
+		return lower, keys.PrefixEnd(lower[:viewPrefixSize])
 	}
-	return lower, append(base[:len(base):len(base)], hi...)
+	return lower, append(append(b[len(b):], lower[:viewPrefixSize]...), hi...)
 }
