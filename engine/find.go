@@ -55,6 +55,7 @@ type finder struct {
 	docKey  []byte
 	scan    *store.Iter
 	probe   *store.Iter // of a query for few rows: see small
+	point   pointReader // in the probe's state
 }
 
 // find answers a QueryFind.
@@ -66,10 +67,13 @@ func (v *view) find(ctx context.Context, yield func(osier.Row, error) bool) erro
 	f := &finder{view: v, ctx: ctx, yield: yield, q: v.q.Find, skip: v.q.Skip}
 	f.turn.turns = v.e.turns
 	f.docs.codecs = v.e.opts.Codecs
-	if err := f.compile(); err != nil {
-		return err
+	w, release, err := f.atPoint()
+	if w == nil && err == nil {
+		if err := f.compile(); err != nil {
+			return err
+		}
+		w, release, err = f.choose()
 	}
-	w, release, err := f.choose()
 	if err != nil {
 		return err
 	}

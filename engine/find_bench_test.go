@@ -75,3 +75,27 @@ func BenchmarkFindByIndex(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkViewLookUp looks one document up by a key of a view.
+func BenchmarkViewLookUp(b *testing.B) {
+	e := mustOpen(b, "", &Options{InMemory: true})
+	defer e.Close()
+	const docs = 20000
+	db := withNumbers(b, e, docs)
+	byN := osier.NewFieldView[int, int]("by-n", "numbers", &osier.FieldViewOptions{Keys: []string{"n"}})
+	if _, err := osier.NewStore(db.Backend(), nil).OpenDB(b.Context(), db.Name(), osier.Schema(byN)); err != nil {
+		b.Fatal(err)
+	}
+	if err := byN.Refresh(b.Context(), db); err != nil {
+		b.Fatal(err)
+	}
+	numbers := osier.NewCollection[osier.Raw]("numbers")
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		for _, err := range osier.Join(b.Context(), db, byN, numbers, osier.Key(i*7919%docs)) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

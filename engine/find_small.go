@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/internal/keys"
+	"github.com/osierdb/osier/internal/mango"
 )
 
 // Most queries ask for a few documents by the value of an indexed field. For
@@ -27,7 +29,7 @@ type smallRow struct{ key, id []byte }
 func (f *finder) small() (w *way, release func(), err error) {
 	none := func() {}
 	q := f.view.q
-	if q.Pin != 0 || f.q.UseIndex != "" || f.q.Stale || f.q.Explain != osier.ExplainNone || f.q.SortByIndex || f.selector.Never() || f.e.opts.ReadOnly {
+	if !f.mayBeSmall() || f.selector.Never() {
 		return nil, none, nil
 	}
 	c, known := (*f.db.visible.Load())[q.Collection]
@@ -48,6 +50,49 @@ func (f *finder) small() (w *way, release func(), err error) {
 			w = at
 		}
 	}
+	return f.ahead(w)
+}
+
+// atPoint is small for the plainest of queries, which need no compiling either:
+// the first index by name whose fields the selector asks to equal one value each.
+func (f *finder) atPoint() (w *way, release func(), err error) {
+	q := f.view.q
+	if f.q.Swap || len(f.q.Fields) > 0 || len(f.q.Sort) > 0 || f.q.SortedOnly || f.q.Bookmark != "" || f.q.PassOver != "" || !f.q.NoSummary || !f.mayBeSmall() {
+		return nil, func() {}, nil
+	}
+	p, ok := mango.PointOf(f.q.Selector)
+	c, known := (*f.db.visible.Load())[q.Collection]
+	if !ok || !known {
+		return nil, func() {}, nil
+	}
+	f.coll = c
+	indexes, err := f.e.jsonIndexes(f.db, q.Collection)
+	if err != nil {
+		return nil, func() {}, err
+	}
+	for _, ix := range indexes {
+		keyer := ix.keyer()
+		if keyer == nil || ix.partial() != nil || !ix.def.Load().runs() {
+			continue
+		}
+		if key, ok := keyer.AppendPoint(nil, &p); ok {
+			w = &way{index: ix, keyer: keyer, ranges: []mango.Range{{Low: key, High: keys.PrefixEnd(key)}}}
+			break
+		}
+	}
+	return f.ahead(w)
+}
+
+// mayBeSmall tells the queries that are looked at: those of the latest state that
+// leave the choice of the way to the engine, and do not want to know of it.
+func (f *finder) mayBeSmall() bool {
+	return f.view.q.Pin == 0 && f.q.UseIndex == "" && !f.q.Stale && f.q.Explain == osier.ExplainNone && !f.q.SortByIndex && !f.e.opts.ReadOnly
+}
+
+// ahead reads the rows of a way, and holds the state they are of until release is
+// called. It returns no way if there is none, or if they are many.
+func (f *finder) ahead(w *way) (_ *way, release func(), err error) {
+	none := func() {}
 	if w == nil {
 		return nil, none, nil
 	}
@@ -71,8 +116,8 @@ func compareSmall(a, b *way) int {
 	return cmp.Or(cmp.Compare(b.plan.Fixed, a.plan.Fixed), cmp.Compare(b.plan.Bounded, a.plan.Bounded), flagOrder(a.sorts, b.sorts))
 }
 
-// probeCurrent opens the probe, one iterator over all of the database, in a state
-// in which the index is up to date.
+// probeCurrent opens the probe, an iterator over the index's rows, in a state in
+// which the index is up to date.
 func (f *finder) probeCurrent(ix *index) error {
 	for range smallTries {
 		applied := f.db.applied.Load()
@@ -83,9 +128,10 @@ func (f *finder) probeCurrent(ix *index) error {
 			ix.current.Store(applied)
 		}
 		var err error
-		if f.probe, err = f.e.store.NewIter(databaseRange(f.db.num)); err != nil {
+		if f.probe, err = ix.latestRows(); err != nil {
 			return err
 		}
+		f.point = pointReader{ix: ix, rows: f.probe}
 		// Nothing has changed since: what is in the index is what is in the documents.
 		if ok, err := f.probeShows(applied); err != nil || ok && !ix.isGone() {
 			return err
@@ -101,14 +147,16 @@ func (f *finder) probeShows(seq uint64) (bool, error) {
 	if f.db.begun.Load() <= seq {
 		return true, nil
 	}
-	if !f.probe.SeekExact(stateKey(f.db.num)) {
-		return false, f.probe.Error()
+	record, err := f.point.get(stateKey(f.db.num))
+	if err != nil || record == nil {
+		return false, err
 	}
-	state, err := decodeDBState(f.probe.Value())
+	state, err := decodeDBState(record)
 	return uint64(state.lastSeq) == seq, err
 }
 
 func (f *finder) closeProbe() {
+	f.point.close()
 	if f.probe != nil {
 		_ = f.probe.Close() // its error was returned where it ended the search
 		f.probe = nil
@@ -121,33 +169,30 @@ func (f *finder) readAhead(w *way) error {
 	if w.index.at.Load().failed > 0 {
 		return nil // it lacks documents since it was brought up to date
 	}
-	it := f.probe
 	rows := make([]smallRow, 0, 4)
+	it := rowsIn{it: f.probe, reverse: w.order.reverse}
 	for i := range w.ranges {
 		r := w.ranges[i]
-		first, next := it.First, it.Next
 		if w.order.reverse {
 			r = w.ranges[len(w.ranges)-1-i]
-			first, next = it.Last, it.Prev
 		}
-		it.SetBounds(w.index.bounds(string(r.Low), string(r.High)))
-		for ok := first(); ok; ok = next() {
+		it.lower, it.upper = w.index.bounds(string(r.Low), string(r.High))
+		for ok := it.first(); ok; ok = it.next() {
 			if len(rows) == smallRows {
 				return nil
 			}
-			key, id, _, _, err := splitRow(it.Key()[viewPrefixSize:], it.Value())
+			key, id, _, _, err := splitRow(f.probe.Key()[viewPrefixSize:], f.probe.Value())
 			if err != nil {
 				return err
 			}
 			row := slices.Concat(key, id)
 			rows = append(rows, smallRow{row[:len(key)], row[len(key):]})
 		}
-		if err := it.Error(); err != nil {
+		if err := f.probe.Error(); err != nil {
 			return err
 		}
 	}
 	w.ahead = rows
-	it.SetBounds(databaseRange(f.db.num))
 	return nil
 }
 
@@ -157,13 +202,14 @@ func (f *finder) walkAhead(w *way, take taker) (more bool, err error) {
 		f.sum.KeysExamined++
 		key, id := w.ahead[i].key, w.ahead[i].id
 		f.docKey = append(prefix(f.docKey[:0], f.db.num, f.coll.num, spaceDoc), id...)
-		if !f.probe.SeekExact(f.docKey) {
-			if err := f.probe.Error(); err != nil {
-				return false, err
-			}
+		record, err := f.point.get(f.docKey)
+		if err != nil {
+			return false, err
+		}
+		if record == nil {
 			continue // a row that is out of date
 		}
-		if more, err := f.try(w, key, id, f.probe.Value(), take); !more || err != nil {
+		if more, err := f.try(w, key, id, record, take); !more || err != nil {
 			return false, err
 		}
 	}

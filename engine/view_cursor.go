@@ -115,7 +115,7 @@ func (r *viewReader) pendingOp(id osier.ID) *osier.Op {
 // rowCursor walks over rows, those of an overlay among them.
 type rowCursor struct {
 	it      *store.Iter
-	upper   []byte
+	in      rowsIn // if the iterator is one of latestRows
 	reverse bool
 	begun   bool
 	ok      bool // the iterator stands on a row
@@ -131,7 +131,7 @@ type rowCursor struct {
 }
 
 func newRowCursor(src source, lower, upper []byte, over *overlay, reverse bool) (*rowCursor, error) {
-	c := &rowCursor{upper: upper, over: over, reverse: reverse}
+	c := &rowCursor{over: over, reverse: reverse}
 	if bytes.Compare(lower, upper) >= 0 {
 		c.begun = true
 		return c, nil
@@ -158,6 +158,20 @@ func newRowCursor(src source, lower, upper []byte, over *overlay, reverse bool) 
 	return c, nil
 }
 
+// ofLatest makes c a cursor over the latest state, for look-ups: see latestRows.
+func (c *rowCursor) ofLatest(ix *index, lower, upper []byte, reverse bool) (err error) {
+	*c = rowCursor{reverse: reverse}
+	if bytes.Compare(lower, upper) >= 0 {
+		c.begun = true
+		return nil
+	}
+	if c.it, err = ix.latestRows(); err != nil {
+		return err
+	}
+	c.in = rowsIn{it: c.it, lower: lower, upper: upper, reverse: reverse}
+	return nil
+}
+
 func (c *rowCursor) close() error {
 	if c.it == nil {
 		return nil
@@ -172,6 +186,10 @@ func (c *rowCursor) step() {
 	switch {
 	case c.it == nil:
 		c.ok = false
+	case c.in.it != nil && !c.begun:
+		c.ok = c.in.first()
+	case c.in.it != nil:
+		c.ok = c.in.next()
 	case !c.begun && c.reverse:
 		c.ok = c.it.Last()
 	case !c.begun:
@@ -239,7 +257,7 @@ func (c *rowCursor) seek(key string) bool {
 		return false
 	}
 	base := bytes.Clone(c.it.Key()[:viewPrefixSize])
-	c.ok = c.it.SeekGE(append(base, key...))
+	c.ok = c.it.SeekGE(append(base, key...)) && (c.in.it == nil || c.in.within())
 	if !c.ok {
 		c.err = c.it.Error()
 		return false

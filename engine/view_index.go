@@ -27,6 +27,8 @@ type index struct {
 	kind viewKind
 	seed uint64 // of the tree
 
+	rowLow, rowHigh []byte // bound its rows
+
 	def atomic.Pointer[viewDef]  // with the same id; policy and code may be replaced
 	at  atomic.Pointer[progress] // how far it has come; written by who has the turn
 	// enforced: apply keeps it, and nobody else writes to it.
@@ -84,6 +86,7 @@ func (e *Engine) newIndex(db *database, num, coll uint32, def *viewDef, p *progr
 		seed: binary.LittleEndian.Uint64(db.uuid[:]) ^ uint64(num)*0x9E3779B97F4A7C15,
 		turn: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
+	ix.rowLow, ix.rowHigh = ix.bounds("", "")
 	ix.def.Store(def)
 	ix.at.Store(p)
 	return ix
@@ -631,10 +634,11 @@ func (v *viewDef) same(o *viewDef) bool {
 // bounds are the keys of the index's rows from lo up to but not including hi;
 // empty ones are open.
 func (ix *index) bounds(lo, hi string) (lower, upper []byte) {
-	base := viewSpace(nil, ix.db.num, ix.coll, spaceRow, ix.num)
-	lower = append(base[:len(base):len(base)], lo...)
+	b := make([]byte, 0, 2*viewPrefixSize+len(lo)+len(hi)) // of both
+	b = append(viewSpace(b, ix.db.num, ix.coll, spaceRow, ix.num), lo...)
+	lower = b[:len(b):len(b)]
 	if hi == "" {
-		return lower, keys.PrefixEnd(base)
+		return lower, keys.PrefixEnd(lower[:viewPrefixSize])
 	}
-	return lower, append(base[:len(base):len(base)], hi...)
+	return lower, append(append(b[len(b):], lower[:viewPrefixSize]...), hi...)
 }

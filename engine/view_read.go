@@ -12,7 +12,6 @@ import (
 	"github.com/osierdb/osier"
 	"github.com/osierdb/osier/internal/keys"
 	"github.com/osierdb/osier/internal/reduce"
-	"github.com/osierdb/osier/internal/store"
 )
 
 // freshIndex returns the index that answers for a view, as fresh as asked; nil
@@ -83,18 +82,21 @@ func (e *Engine) tolerate(step string, err error) {
 
 // viewReader answers a query of a view from one state.
 type viewReader struct {
-	v     *view
-	q     *osier.Query
-	vq    *osier.ViewQuery
-	ix    *index
-	over  *overlay
-	docs  *store.Iter // the rows' documents, where no snapshot holds the state
-	after *osier.ViewCursor
-	skip  int
-	shown int
-	row   osier.ViewRow
-	value []byte
-	yield func(osier.Row, error) bool
+	v      *view
+	q      *osier.Query
+	vq     *osier.ViewQuery
+	ix     *index
+	over   *overlay
+	one    [1]span
+	latest rowCursor
+	docs   pointReader // the rows' documents, where no snapshot holds the state
+	after  *osier.ViewCursor
+	skip   int
+	shown  int
+	row    osier.ViewRow
+	doc    document
+	value  []byte
+	yield  func(osier.Row, error) bool
 }
 
 // errEnough ends an answer: the reader wants no more.
@@ -220,9 +222,9 @@ type span struct {
 // spans are the runs of rows that the query asks for, in its order.
 func (r *viewReader) spans() []span {
 	if r.vq.Keys == nil {
-		return []span{{r.q.Start, r.q.End, 0}}
+		return append(r.one[:0], span{r.q.Start, r.q.End, 0})
 	}
-	out := make([]span, 0, len(r.vq.Keys))
+	out := slices.Grow(r.one[:0], len(r.vq.Keys))
 	for i, k := range r.vq.Keys {
 		out = append(out, span{k, string(keys.PrefixEnd([]byte(k))), i})
 	}
@@ -347,6 +349,10 @@ func (r *viewReader) rows(ctx context.Context, s span) error {
 		return err
 	}
 	defer c.close()
+	if !r.v.fixed {
+		r.docs = pointReader{ix: r.ix, rows: c.it}
+		defer r.docs.close()
+	}
 	var row osier.Row
 	for n := 1; c.next(); n++ {
 		if n%256 == 0 && ctx.Err() != nil {
@@ -355,12 +361,6 @@ func (r *viewReader) rows(ctx context.Context, s span) error {
 		if r.skip > 0 {
 			r.skip--
 			continue
-		}
-		if r.q.Parts != 0 && !r.v.fixed && r.docs == nil {
-			if r.docs, err = c.it.Clone(collSpace(r.ix.db.num, r.ix.coll, spaceDoc)); err != nil {
-				return err
-			}
-			defer r.closeDocs()
 		}
 		r.row = osier.ViewRow{Key: c.key, ID: c.id(), N: c.n, Value: c.value, At: s.at}
 		row = osier.Row{View: &r.row, Document: osier.Document{ID: r.row.ID}}
@@ -391,6 +391,9 @@ func (r *viewReader) cursor(s span, reverse bool) (*rowCursor, error) {
 			lower = key
 		}
 	}
+	if !r.v.fixed {
+		return &r.latest, r.latest.ofLatest(r.ix, lower, upper, reverse)
+	}
 	return newRowCursor(r.v.src, lower, upper, r.over, reverse)
 }
 
@@ -420,8 +423,8 @@ func (r *viewReader) document(row *osier.Row) (release func(), err error) {
 		row.Missing = op.Deleted
 		return noRelease, nil
 	}
-	if r.docs != nil {
-		return noRelease, r.cloned(row, id)
+	if !r.v.fixed {
+		return noRelease, r.pointed(row, id)
 	}
 	var d document
 	found, closer, err := r.v.doc(r.ix.coll, id, &d)
@@ -440,26 +443,19 @@ func (r *viewReader) document(row *osier.Row) (release func(), err error) {
 	return func() { closer.Close() }, nil
 }
 
-// cloned adds the document that the rows' cloned iterator sees.
-func (r *viewReader) cloned(row *osier.Row, id osier.ID) error {
+// pointed adds the document in the state of the rows' iterator.
+func (r *viewReader) pointed(row *osier.Row, id osier.ID) error {
 	r.v.key = docKey(r.v.key[:0], r.ix.db.num, r.ix.coll, id)
-	if !r.docs.SeekExact(r.v.key) {
+	record, err := r.docs.get(r.v.key)
+	if err != nil || record == nil {
 		row.Missing = true
-		return r.docs.Error()
+		return err
 	}
-	var d document
-	if err := decodeDocument(r.docs.Value(), &d); err != nil {
+	if err := decodeDocument(record, &r.doc); err != nil {
 		return corrupt("read document", id, err)
 	}
-	row.Missing = d.winner.deleted
-	return r.v.fill(&row.Document, visibleColl{num: r.ix.coll}, id, &d)
-}
-
-func (r *viewReader) closeDocs() {
-	if r.docs != nil {
-		_ = r.docs.Close() // its errors were returned where they ended the answer
-		r.docs = nil
-	}
+	row.Missing = r.doc.winner.deleted
+	return r.v.fill(&row.Document, visibleColl{num: r.ix.coll}, id, &r.doc)
 }
 
 // linkOf is the id that a row's value names.

@@ -119,6 +119,8 @@ func (s *Store) apply(b *Batch, d Durability) (Pending, error) {
 // commitEngine hands the batch to the engine. The recover is a second line: the
 // engine panics where it cannot go on, and the guard keeps such errors from it.
 func (s *Store) commitEngine(b *Batch, d Durability) (err error) {
+	s.changes.begun.Add(1)
+	defer s.changes.ended.Add(1)
 	defer func() {
 		if r := recover(); r != nil {
 			s.fence.raise(fmt.Errorf("commit: %v", r))

@@ -153,6 +153,8 @@ func (s *Store) admitTables(size int64) error {
 
 // ingestEngine hands finished tables to the engine; see commitEngine.
 func (s *Store) ingestEngine(paths []string) (err error) {
+	s.changes.begun.Add(1)
+	defer s.changes.ended.Add(1)
 	defer func() {
 		if r := recover(); r != nil {
 			s.fence.raise(fmt.Errorf("ingest: %v", r))

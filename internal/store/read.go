@@ -76,6 +76,9 @@ func (s *Store) holdIter(it *pebble.Iterator, err error) (*Iter, error) {
 type Iter struct {
 	s  *Store
 	it *pebble.Iterator
+
+	keep   shelved // how it is kept by the shelf when it is closed
+	latest bool    // it may be: see LatestIter
 }
 
 // First moves to the first key.
@@ -132,8 +135,11 @@ func (i *Iter) Close() error {
 	if i.it == nil {
 		return nil
 	}
-	err := i.it.Close()
-	i.it = nil
+	var err error
+	if i.keep.it = i.it; !i.Latest() || i.it.Error() != nil || !i.s.shelf.put(i.keep) {
+		err = i.it.Close()
+	}
+	i.it, i.keep.it = nil, nil
 	i.s.trimmer.arm()
 	i.s.uses.leave()
 	return mapError("iterate", err)

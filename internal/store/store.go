@@ -132,6 +132,8 @@ type Store struct {
 	synced  atomic.Uint64 // all batches up to this number are durable
 	ticker  intervalSync
 	trimmer trimmer
+	changes changeCount
+	shelf   shelf
 
 	scratches atomic.Uint64 // number of the last temporary file
 }
@@ -382,6 +384,7 @@ func (s *Store) Close() error {
 
 func (s *Store) shut() error {
 	s.uses.closeAndWait(s.fence.up)
+	s.shelf.stop()
 	s.ticker.stop()
 	s.trimmer.stop()
 	var err error

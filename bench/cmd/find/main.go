@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +38,8 @@ func main() {
 	docs := flag.Int("docs", 100_000, "documents of the large collection")
 	rounds := flag.Int("rounds", 7, "rounds that medians are taken over")
 	dir := flag.String("dir", os.TempDir(), "folder for the stores")
-	storm := flag.Duration("storm", 5*time.Second, "how long gets are measured beside scans")
+	storm := flag.Duration("storm", 5*time.Second, "how long gets are measured beside scans; 0: not at all")
+	flag.StringVar(&profiles, "profile", "", "write CPU profiles of Osier's scans and look-ups to files that begin so")
 	flag.Parse()
 	if err := run(*dir, *docs, *rounds, *storm); err != nil {
 		log.Fatal("find: ", err)
@@ -106,8 +108,11 @@ func measure(dir string, docs, rounds int, storm time.Duration, large bool) (err
 		}
 		report(fmt.Sprintf("scan %d, %s", docs, s.name), "ns a document, CPU", ours, theirs)
 	}
-	if !large {
-		return nil
+	if err := profiled(fmt.Sprint("scan", docs), 2*time.Second, func() error {
+		_, err := p.find(scans[0].selector)
+		return err
+	}); err != nil || !large {
+		return err
 	}
 	if err := p.index(); err != nil {
 		return err
@@ -126,7 +131,38 @@ func measure(dir string, docs, rounds int, storm time.Duration, large bool) (err
 		ours, theirs = append(ours, a/gets), append(theirs, b/gets)
 	}
 	report(fmt.Sprintf("look up 1 of %d by indexed field, with the document", docs), "ns a look-up, CPU", ours, theirs)
+	if err := profiled("lookups", 2*time.Second, func() error {
+		_, err := p.lookups(gets)
+		return err
+	}); err != nil || storm == 0 {
+		return err
+	}
 	return p.storm(storm)
+}
+
+// profiles is the beginning of the profiles' names; empty: none are wanted.
+var profiles string
+
+// profiled runs f again and again for a while and writes its profile.
+func profiled(name string, d time.Duration, f func() error) error {
+	if profiles == "" {
+		return nil
+	}
+	w, err := os.Create(profiles + name)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	if err := pprof.StartCPUProfile(w); err != nil {
+		return err
+	}
+	defer pprof.StopCPUProfile()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func open(dir string, docs int) (*pair, error) {
