@@ -660,7 +660,7 @@ func (q *request) filterByIDs(body []byte) (filter, error) {
 // JavaScript runtime; mistakes in the name are told first.
 func (q *request) noFunction(name, section, form string) error {
 	design, function, ok := strings.Cut(name, "/")
-	if !ok || function == "" {
+	if !ok || design == "" || function == "" || strings.Contains(function, "/") {
 		return badRequest(form)
 	}
 	d, err := q.winner(q.coll, designPrefix+design, osier.WithBody)

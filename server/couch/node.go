@@ -55,7 +55,7 @@ func (q *request) names() ([]string, error) {
 
 // takes reports whether a name lies in the range.
 func (l *listing) takes(name string) bool {
-	if l.never || l.key != nil && *l.key != name {
+	if l.never {
 		return false
 	}
 	from, to := l.start, l.end

@@ -233,7 +233,12 @@ func (q *request) wantJSON() error {
 
 // input returns the request's body, decompressed if need be.
 func (q *request) input() (io.ReadCloser, error) {
-	return decoded(q.r.Body, q.r.Header.Get("Content-Encoding"), q.door.host.Limits().Body)
+	encoding := q.r.Header.Get("Content-Encoding")
+	in, err := decoded(q.r.Body, encoding, q.door.host.Limits().Body)
+	if errors.Is(err, errEncoding) {
+		err = unsupportedType(encoding + " is not a supported content encoding.")
+	}
+	return in, err
 }
 
 // decoded undoes a content encoding. What comes out is bounded, as what goes
@@ -245,7 +250,7 @@ func decoded(r io.ReadCloser, encoding string, limit int64) (io.ReadCloser, erro
 	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(r)
 		if err != nil {
-			return nil, badRequest("the body is not gzip")
+			return nil, errGzip
 		}
 		return &bounded{z, r, limit}, nil
 	}
@@ -266,7 +271,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = badRequest("the body is not gzip")
+		err = errGzip
 	}
 	return n, err
 }

@@ -1,6 +1,7 @@
 package couch
 
 import (
+	"bytes"
 	"hash/fnv"
 	"net/http"
 	"net/url"
@@ -26,6 +27,9 @@ func (q *request) session() error {
 	case http.MethodDelete:
 		q.door.host.Accounts().Logout(q.w, q.r)
 		return q.redirected("next", http.StatusOK, []byte(`{"ok":true}`))
+	}
+	if q.params.is("basic") && q.s.Name == "" {
+		return &failure{status: http.StatusUnauthorized, code: "unauthorized", reason: "Please login."}
 	}
 	b := []byte(`{"ok":true,"userCtx":{"name":`)
 	b = appendOrNull(b, q.s.Name, q.s.Name != "")
@@ -64,6 +68,9 @@ func (q *request) credentials() (name, password string, err error) {
 		if !form.Has("name") && !form.Has("username") {
 			return "", "", errNoUserName
 		}
+		if form.Has("name") && form.Has("username") && form.Get("name") != form.Get("username") {
+			return "", "", errUserNames
+		}
 		return first(form.Get("name"), form.Get("username")), form.Get("password"), nil
 	case "application/json":
 		b, err := q.jsonBody()
@@ -81,6 +88,9 @@ func (q *request) credentials() (name, password string, err error) {
 		if v == nil {
 			return "", "", errNoUserName
 		}
+		if other := m["username"]; other != nil && !bytes.Equal(v, other) {
+			return "", "", errUserNames
+		}
 		name, isText := unquote(v)
 		if !isText {
 			return "", "", badRequest("the user name must be a string")
@@ -94,7 +104,10 @@ func (q *request) credentials() (name, password string, err error) {
 	return "", "", unsupportedType("Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'")
 }
 
-var errNoUserName = badRequest("request body must contain a username")
+var (
+	errNoUserName = badRequest("request body must contain a username")
+	errUserNames  = badRequest("request body contains different usernames")
+)
 
 func first(a, b string) string {
 	if a != "" {
