@@ -619,7 +619,10 @@ func (q *request) changesBody() ([]byte, error) {
 	if err != nil || len(b) == 0 {
 		return []byte("{}"), err
 	}
-	return parseJSON(b, q.depth())
+	if b, err = parseJSON(b, q.depth()); err == nil && b[0] != '{' {
+		err = errBodyObject
+	}
+	return b, err
 }
 
 var errDocIDs = badRequest("`doc_ids` filter parameter is not a list of doc ids.")

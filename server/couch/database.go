@@ -218,7 +218,7 @@ func (q *request) describe(ctx context.Context) ([]byte, error) {
 
 // security answers _security.
 func (q *request) security() error {
-	if q.method == http.MethodGet {
+	if q.method != http.MethodPut {
 		q.send(http.StatusOK, append([]byte(nil), q.access.Security.JSON...))
 		return nil
 	}
@@ -257,7 +257,7 @@ func (q *request) revsLimit() error {
 		return err
 	}
 	set := info.Settings
-	if q.method == http.MethodGet {
+	if q.method != http.MethodPut {
 		n := uint64(set.RevLimit) + 1
 		if set.RevLimit == 0 {
 			n = defaultRevsLimit

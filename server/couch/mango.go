@@ -656,8 +656,11 @@ func (q *request) filterBySelector(body []byte) (filter, error) {
 			paths = append(paths, text)
 			return nil
 		})
-		if err != nil || !ok {
-			return filter{}, badRequest("Fields must be an array of strings")
+		if !ok {
+			return filter{}, badRequest("Selector error: fields must be JSON array")
+		}
+		if err != nil {
+			return filter{}, err
 		}
 	}
 	matcher, err := osier.NewMatcher(osier.Mango(m["selector"]), paths...)

@@ -201,7 +201,7 @@ func (q *request) clusterSetup() error {
 	if err := q.needServerAdmin(); err != nil {
 		return err
 	}
-	if q.method == http.MethodGet {
+	if q.method != http.MethodPost {
 		q.send(http.StatusOK, []byte(`{"state":"single_node_enabled"}`))
 		return nil
 	}
