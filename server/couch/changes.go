@@ -199,6 +199,7 @@ type feed struct {
 	s     *stream
 	timer *time.Timer
 	ended bool
+	idle  bool // it has shown what there was, and waits
 	shown int
 	last  osier.Seq // what has been shown or passed over
 	rows  osier.Seq // the last row's sequence
@@ -253,12 +254,21 @@ func (f *feed) begin() error {
 	case feedContinuous:
 		f.s.buf = append(f.s.buf, '\n')
 	}
-	wait := f.c.timeout
 	if f.c.heartbeat > 0 {
-		wait = f.c.heartbeat
+		f.timer = time.AfterFunc(f.c.heartbeat, f.tick)
 	}
-	f.timer = time.AfterFunc(wait, f.tick)
 	return f.s.push()
+}
+
+// await begins to count the time that a feed may be idle.
+func (f *feed) await() {
+	switch {
+	case f.c.kind == feedNormal || f.c.heartbeat > 0:
+	case f.timer == nil:
+		f.timer = time.AfterFunc(f.c.timeout, f.tick)
+	default:
+		f.timer.Reset(f.c.timeout)
+	}
 }
 
 // tick sends a heartbeat, or ends a feed that has been idle.
@@ -289,7 +299,9 @@ func (f *feed) stopTimer() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = true
-	f.timer.Stop()
+	if f.timer != nil {
+		f.timer.Stop()
+	}
 }
 
 // watch shows changes until the feed's end.
@@ -358,6 +370,10 @@ func (f *feed) change(ch *osier.Change) (done bool, err error) {
 		if f.c.kind == feedLongpoll && f.shown > 0 {
 			return true, nil
 		}
+		if !f.idle {
+			f.idle = true
+			f.await()
+		}
 		return false, f.pushed()
 	}
 	f.last = ch.Seq
@@ -370,8 +386,8 @@ func (f *feed) change(ch *osier.Change) (done bool, err error) {
 	if err := f.row(ch); err != nil {
 		return false, err
 	}
-	if f.timer != nil && f.c.heartbeat == 0 {
-		f.timer.Reset(f.c.timeout)
+	if f.idle {
+		f.await()
 	}
 	if f.s.room() != nil {
 		return true, nil // the client has gone
