@@ -275,11 +275,17 @@ func (q *request) inputDoc() (*incoming, error) {
 	if boundary := relatedBoundary(q.r.Header.Get("Content-Type")); boundary != "" {
 		return q.inputRelated(boundary)
 	}
-	b, err := q.body()
-	if err != nil {
-		return nil, err
-	}
-	return parseDoc(b, q.depth())
+	return q.jsonDoc()
+}
+
+// jsonDoc reads a document that is the whole body.
+func (q *request) jsonDoc() (*incoming, error) {
+	var in *incoming
+	err := q.text(func(text []byte) (err error) {
+		in, err = parseDoc(text, q.depth())
+		return err
+	})
+	return in, err
 }
 
 // postDoc answers POST to the database.
@@ -287,11 +293,7 @@ func (q *request) postDoc() error {
 	if err := q.wantJSON(); err != nil {
 		return err
 	}
-	b, err := q.body()
-	if err != nil {
-		return err
-	}
-	in, err := parseDoc(b, q.depth())
+	in, err := q.jsonDoc()
 	if err != nil {
 		return err
 	}
@@ -337,16 +339,15 @@ func (q *request) commit(op osier.Op, id string, status int) error {
 	q.followWrites(id)
 	h := q.w.Header()
 	if status != http.StatusOK || q.method == http.MethodPut {
-		h.Set("Location", q.location(id))
+		h["Location"] = []string{q.location(id)}
 	}
 	if batch == "ok" {
 		q.send(http.StatusAccepted, append(appendQuoted([]byte(`{"ok":true,"id":`), id), '}'))
 		return nil
 	}
 	rev := res.Ops[0].Rev.String()
-	h.Set("Etag", `"`+rev+`"`)
-	h.Set("X-Couch-Update-NewRev", rev)
-	q.send(status, appendDone(nil, id, rev))
+	h["Etag"], h["X-Couch-Update-Newrev"] = []string{`"` + rev + `"`}, []string{rev}
+	q.send(status, appendDone(make([]byte, 0, len(`{"ok":true,"id":"","rev":""}`)+len(id)+len(rev)+8), id, rev))
 	return nil
 }
 

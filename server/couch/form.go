@@ -50,7 +50,7 @@ func (q *request) form(id string, mr *multipart.Reader) error {
 		}
 		switch part.FormName() {
 		case "_rev":
-			text, err := readAll(http.MaxBytesReader(nil, part, 1<<10), 0)
+			text, err := readAll(http.MaxBytesReader(nil, part, 1<<10), 0, nil)
 			if err != nil {
 				return broken(err)
 			}
@@ -58,7 +58,7 @@ func (q *request) form(id string, mr *multipart.Reader) error {
 				return err
 			}
 		case "_doc":
-			text, err := readAll(http.MaxBytesReader(nil, part, q.door.host.Limits().Document), 0)
+			text, err := readAll(http.MaxBytesReader(nil, part, q.door.host.Limits().Document), 0, nil)
 			if err != nil {
 				return broken(err)
 			}

@@ -198,7 +198,7 @@ func (q *request) send(status int, body []byte) {
 	body = append(body, '\n')
 	h := q.w.Header()
 	h["Content-Type"] = jsonType
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	q.started = true
 	q.w.WriteHeader(status)
 	// A client that has gone needs no answer.
@@ -284,13 +284,31 @@ func (q *request) body() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readAll(in, q.r.ContentLength)
+	return readAll(in, q.r.ContentLength, nil)
 }
 
-// readAll reads r, whose length is size if that is positive.
-func readAll(r io.Reader, size int64) ([]byte, error) {
+// text hands the whole body to parse, which must not keep it: its memory is
+// used again.
+func (q *request) text(parse func(text []byte) error) error {
+	in, err := q.input()
+	if err != nil {
+		return err
+	}
+	b := borrow()
+	defer giveBack(b)
+	if *b, err = readAll(in, q.r.ContentLength, *b); err != nil {
+		return err
+	}
+	return parse(*b)
+}
+
+// readAll reads r, whose length is size if that is positive, into buf, or what
+// takes its place if it is too small.
+func readAll(r io.Reader, size int64, buf []byte) ([]byte, error) {
 	const most = 1 << 20 // to allocate on a mere promise
-	buf := make([]byte, 0, min(max(size, 0), most)+512)
+	if want := int(min(max(size, 0), most)) + 512; cap(buf) < want {
+		buf = make([]byte, 0, want)
+	}
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
@@ -298,7 +316,7 @@ func readAll(r io.Reader, size int64) ([]byte, error) {
 			return buf, nil
 		}
 		if err != nil {
-			return nil, err
+			return buf, err
 		}
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
@@ -311,11 +329,12 @@ func (q *request) depth() int { return min(q.door.host.Limits().Depth, maxDepth)
 
 // jsonBody reads a JSON body in canonical form.
 func (q *request) jsonBody() ([]byte, error) {
-	b, err := q.body()
-	if err != nil {
-		return nil, err
-	}
-	return parseJSON(b, q.depth())
+	var out []byte
+	err := q.text(func(text []byte) (err error) {
+		out, err = parseJSON(text, q.depth())
+		return err
+	})
+	return out, err
 }
 
 func parseJSON(b []byte, most int) ([]byte, error) {
