@@ -684,7 +684,7 @@ func selectorFilter(m *osier.Matcher, projects bool) filter {
 		}
 		return slices.Concat([]byte("{"), inner, []byte("}")), meta, nil
 	}
-	f := filter{keep: func(q *request, d *osier.Document) (bool, error) {
+	f := filter{byBody: true, keep: func(q *request, d *osier.Document) (bool, error) {
 		body, meta, err := parts(q, d)
 		if err != nil {
 			return false, err
