@@ -275,8 +275,12 @@ func (p *play) grafted(id string) (op osier.Op, text string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	text = with(body, fmt.Sprintf(`"_id":%q,"_deleted":%t,"_revisions":{"start":%d,"ids":%s}`, id, op.Deleted, gen, list))
-	return op, text
+	members := []string{fmt.Sprintf(`"_id":%q,"_deleted":%t,"_revisions":{"start":%d,"ids":%s}`, id, op.Deleted, gen, list)}
+	if pos := rapid.IntRange(-2, gen).Draw(p.t, "revpos"); pos >= 0 {
+		members = append(members, fmt.Sprintf(`"_attachments":{"x":{"content_type":"image/png","revpos":%d,"data":"AAEC"}}`, pos))
+		op.Attachments = []osier.AttachmentRef{{Name: "x", ContentType: "image/png", RevPos: uint64(pos), Staged: p.stage("\x00\x01\x02")}}
+	}
+	return op, with(body, members...)
 }
 
 // graft is a write with new_edits=false, by PUT or in a list.
