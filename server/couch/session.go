@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,12 +34,23 @@ func (q *request) session() error {
 	}
 	b := []byte(`{"ok":true,"userCtx":{"name":`)
 	b = appendOrNull(b, q.s.Name, q.s.Name != "")
-	b = append(appendStrings(append(b, `,"roles":`...), q.s.Roles), `},"info":{"authentication_handlers":["cookie","default","jwt"]`...)
+	b = append(appendStrings(append(b, `,"roles":`...), q.s.Roles), `},"info":{"authentication_handlers":["cookie","default"`...)
+	if q.takesTokens() {
+		b = append(b, `,"jwt"`...)
+	}
+	b = append(b, ']')
 	if q.s.Method != server.Anonymous {
 		b = appendQuoted(append(b, `,"authenticated":`...), string(q.s.Method))
 	}
 	q.send(http.StatusOK, append(b, "}}"...))
 	return nil
+}
+
+// takesTokens reports whether there are keys to judge tokens by.
+func (q *request) takesTokens() bool {
+	return slices.ContainsFunc(q.door.host.Settings().All(), func(s server.Setting) bool {
+		return strings.HasPrefix(s.Name, "jwt_keys.") && s.Name != "jwt_keys.*"
+	})
 }
 
 func appendStrings(b []byte, list []string) []byte {
@@ -137,9 +149,14 @@ func (q *request) login() error {
 }
 
 // redirected answers with a redirect to the path that a parameter names, if it
-// does.
+// does: one of this server, whose address stands before it.
 func (q *request) redirected(param string, status int, body []byte) error {
-	if to, ok := q.params.get(param); ok && strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.ContainsAny(to, "\\\r\n") {
+	to, ok := q.params.get(param)
+	if ok {
+		if !strings.HasPrefix(to, "/") || strings.ContainsAny(to, "\\\r\n") {
+			q.w.Header().Del("Set-Cookie")
+			return badRequest("path must begin with a /.")
+		}
 		q.w.Header().Set("Location", q.base()+to)
 		status = http.StatusFound
 	}
