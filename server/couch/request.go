@@ -81,11 +81,17 @@ var overridable = map[string]bool{
 	http.MethodDelete: true, "COPY": true,
 }
 
-// requestID is CouchDB's: ten hexadecimal digits.
+// requestID is the client's, if it sent one, or ten hexadecimal digits.
 func requestID(r *http.Request) string {
+	if id := r.Header.Get("X-Couch-Request-Id"); id != "" && len(id) <= 64 && strings.Trim(id, idLetters) == "" {
+		return id
+	}
 	id := server.RequestID(r.Context())
 	return id[:min(10, len(id))]
 }
+
+// idLetters are those of a client's own request id.
+const idLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
 // segments splits a path as it was sent and decodes its parts, in which a plus
 // is a space. Empty ones do not count.
@@ -402,7 +408,7 @@ func accepts(r *http.Request, major, minor string) bool {
 // quoted tags count, as with CouchDB.
 func (q *request) matches(etag string) bool {
 	for part := range strings.SplitSeq(q.r.Header.Get("If-None-Match"), ",") {
-		if strings.TrimSpace(part) == etag {
+		if strings.TrimPrefix(strings.TrimSpace(part), "W/") == etag {
 			return true
 		}
 	}
