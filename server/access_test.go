@@ -87,6 +87,10 @@ func TestSecurityObjectsAreChecked(t *testing.T) {
 			t.Errorf("%q: want it refused, got %v", bad, err)
 		}
 	}
+	sec, err := ParseSecurity([]byte(`{"Members":{"names":["bob"]},"members":{"Names":["eve"],"roles":null},"admins":null}`))
+	if err != nil || !sec.public() || !sec.Admins.none() {
+		t.Errorf("names in other letters: want members and administrators to be nobody, got %+v, %v", sec, err)
+	}
 	if _, err := ParseSecurity([]byte(`{"x":"` + strings.Repeat("a", maxSecurityBytes) + `"}`)); osier.KindOf(err) != osier.KindTooLarge {
 		t.Errorf("a large one: want it refused, got %v", err)
 	}

@@ -76,7 +76,7 @@ func (s *Server) byPassword(r *http.Request, value string) (*Identity, error) {
 	if !ok {
 		return nil, nil
 	}
-	rec, err := s.accounts.check(r.Context(), name, password, s.address(r))
+	rec, err := s.accounts.check(r.Context(), name, password, s.client(r))
 	if errors.Is(err, osier.ErrDenied) {
 		return nil, unauthorized("Name or password is incorrect.")
 	}
@@ -90,7 +90,7 @@ func (s *Server) byPassword(r *http.Request, value string) (*Identity, error) {
 // credentials, as with CouchDB without its JWT handler.
 func (s *Server) byBearer(r *http.Request, value string) (*Identity, error) {
 	if strings.HasPrefix(value, keyPrefix) {
-		return s.accounts.byKey(r.Context(), value, s.address(r))
+		return s.accounts.byKey(r.Context(), value, s.client(r))
 	}
 	rules := &s.live().tokens
 	if strings.Count(value, ".") != 2 || len(rules.keys) == 0 {
@@ -185,7 +185,7 @@ func setCookieHeader(w http.ResponseWriter, c *http.Cookie) {
 
 // Login is Accounts'.
 func (s *Server) Login(w http.ResponseWriter, r *http.Request, name, password string) (*Session, error) {
-	rec, err := s.accounts.check(r.Context(), name, password, s.address(r))
+	rec, err := s.accounts.check(r.Context(), name, password, s.client(r))
 	if err != nil {
 		return nil, err
 	}

@@ -348,6 +348,14 @@ func requestID(r *http.Request) string {
 	return strconv.FormatUint(rand.Uint64()>>24, 16)
 }
 
+// client is the address of a request that is being answered.
+func (s *Server) client(r *http.Request) string {
+	if x := exchangeOf(r.Context()); x != nil {
+		return x.addr
+	}
+	return s.address(r)
+}
+
 // address is the client's address: the connection's, or what a trusted proxy
 // says it is. Of an IPv6 address it is the network that one customer has.
 func (s *Server) address(r *http.Request) string {

@@ -29,15 +29,39 @@ func ParseSecurity(text []byte) (*Security, error) {
 	if t := bytes.TrimSpace(text); len(t) == 0 || t[0] != '{' {
 		return refuse(osier.KindInvalid, errors.New("want a JSON object"))
 	}
-	var parts struct {
-		Admins  Principals `json:"admins"`
-		Members Principals `json:"members"`
-	}
+	var parts map[string]json.RawMessage
 	if err := json.Unmarshal(text, &parts); err != nil {
 		return refuse(osier.KindInvalid, err)
 	}
-	return &Security{Admins: parts.Admins, Members: parts.Members, JSON: slices.Clone(text)}, nil
+	s := &Security{JSON: slices.Clone(text)}
+	for name, p := range map[string]*Principals{"admins": &s.Admins, "members": &s.Members} {
+		if err := p.read(name, parts[name]); err != nil {
+			return refuse(osier.KindInvalid, err)
+		}
+	}
+	return s, nil
 }
+
+// read takes p from the member of that name; without one it is nobody. Names
+// count letter by letter: a struct would take "Members" for "members".
+func (p *Principals) read(name string, text json.RawMessage) error {
+	if absent(text) {
+		return nil
+	}
+	var lists map[string]json.RawMessage
+	if json.Unmarshal(text, &lists) != nil {
+		return errors.New(name + " must be a JSON object")
+	}
+	for list, into := range map[string]*[]string{"names": &p.Names, "roles": &p.Roles} {
+		if text := lists[list]; !absent(text) && json.Unmarshal(text, into) != nil {
+			return errors.New(list + " of " + name + " must be a JSON list of strings")
+		}
+	}
+	return nil
+}
+
+// absent reports whether a member is not there, or null.
+func absent(text json.RawMessage) bool { return text == nil || string(text) == "null" }
 
 // none reports whether p names nobody.
 func (p *Principals) none() bool { return len(p.Names) == 0 && len(p.Roles) == 0 }

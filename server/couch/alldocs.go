@@ -1,6 +1,7 @@
 package couch
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,33 +12,38 @@ import (
 
 // listing is a request for a list of documents: the parameters of _all_docs.
 type listing struct {
-	start, end, key *string // nil: not given, or of another type than the ids
-	never           bool    // key is of another type than the ids: no row
-	keys            [][]byte
-	hasKeys         bool
-	descending      bool
-	exclusiveEnd    bool
-	skip            int
-	limit           int // negative: none
-	updateSeq       bool
-	includeDocs     bool
-	attachments     bool
-	conflicts       bool
-	encodingInfo    bool
+	start, end   *string // nil: not given, or of another type than the ids
+	never        bool    // key is of another type than the ids: no row
+	keys         [][]byte
+	hasKeys      bool
+	descending   bool
+	exclusiveEnd bool
+	skip         int
+	limit        int // negative: none
+	updateSeq    bool
+	includeDocs  bool
+	attachments  bool
+	conflicts    bool
+	encodingInfo bool
 }
 
 // newListing reads the parameters of a query.
 func newListing(p params) (*listing, error) {
 	l := &listing{limit: -1}
-	for i := len(p) - 1; i >= 0; i-- { // so that the first of a name counts
-		if err := l.set(p[i].name, p[i].value); err != nil {
-			return nil, err
-		}
-	}
-	return l, nil
+	return l, l.query(p)
 }
 
-// body reads the parameters in a JSON object, which go before the query's.
+// query reads the parameters of a query; of a repeated one the last counts.
+func (l *listing) query(p params) error {
+	for i := range p {
+		if err := l.set(p[i].name, p[i].value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// body reads the parameters in a JSON object.
 func (l *listing) body(b []byte) error {
 	ok, err := fields(b, func(name, value []byte) error {
 		n, _ := unquote(name)
@@ -49,6 +55,9 @@ func (l *listing) body(b []byte) error {
 	})
 	if !ok {
 		return errBodyObject
+	}
+	if errors.Is(err, errKeysParam) {
+		return errKeysBody
 	}
 	return err
 }
@@ -81,8 +90,12 @@ func (l *listing) set(name, value string) (err error) {
 		l.conflicts, err = boolean(value)
 	case "update_seq":
 		l.updateSeq, err = boolean(value)
-	case "sorted", "stable":
+	case "sorted":
 		_, err = boolean(value)
+	case "stable":
+		if value != "true" && value != "false" {
+			err = queryError("Invalid value for `stable`.")
+		}
 	case "reduce":
 		var on bool
 		if on, err = boolean(value); on {
@@ -94,7 +107,9 @@ func (l *listing) set(name, value string) (err error) {
 			err = queryError("Invalid use of grouping on a map view.")
 		}
 	case "group_level":
-		err = queryError("Invalid use of grouping on a map view.")
+		if _, err = whole(value); err == nil {
+			err = queryError("Invalid use of grouping on a map view.")
+		}
 	case "stale":
 		if value != "ok" && value != "update_after" {
 			err = queryError("Invalid value for `stale`.")
@@ -119,7 +134,7 @@ func (l *listing) setKey(name, value string) error {
 			return nil
 		})
 		if !ok {
-			return badRequest("`keys` parameter must be an array.")
+			return errKeysParam
 		}
 		return err
 	}
@@ -129,7 +144,7 @@ func (l *listing) setKey(name, value string) error {
 	}
 	switch name {
 	case "key":
-		l.key, l.never = text, text == nil
+		l.start, l.end, l.never = text, text, text == nil
 	case "startkey", "start_key":
 		l.start = text
 	default:
@@ -137,6 +152,11 @@ func (l *listing) setKey(name, value string) error {
 	}
 	return nil
 }
+
+var (
+	errKeysParam = badRequest("`keys` parameter must be an array.")
+	errKeysBody  = badRequest("`keys` body member must be an array.")
+)
 
 // whole reads a number from 0 on.
 func whole(value string) (int, error) {
@@ -151,10 +171,13 @@ func whole(value string) (int, error) {
 }
 
 func boolean(value string) (bool, error) {
-	if value != "true" && value != "false" {
-		return false, queryError("Invalid boolean parameter: " + string(appendQuoted(nil, value)))
+	switch {
+	case strings.EqualFold(value, "true"):
+		return true, nil
+	case strings.EqualFold(value, "false"):
+		return false, nil
 	}
-	return value == "true", nil
+	return false, queryError("Invalid boolean parameter: " + string(appendQuoted(nil, value)))
 }
 
 // bounds are the encoded ids between which a listing's rows lie.
@@ -169,9 +192,6 @@ func (l *listing) bounds() (b bounds, err error) {
 	start, end, exclusive := l.start, l.end, l.exclusiveEnd
 	if l.never {
 		return bounds{empty: true}, nil
-	}
-	if l.key != nil {
-		start, end, exclusive = l.key, l.key, false
 	}
 	b.bounded = start != nil
 	if l.descending {
@@ -256,31 +276,13 @@ func (q *request) list(ls *list) error {
 	if len(q.path) > 3 || len(q.path) == 3 && q.path[2] != "queries" {
 		return errMissing
 	}
-	l, err := newListing(q.params)
-	if err != nil {
-		return err
-	}
 	several := len(q.path) == 3
 	if several && q.method != http.MethodPost {
 		return methodNotAllowed("POST")
 	}
-	all := []*listing{l}
-	if q.method == http.MethodPost {
-		if err := q.wantJSON(); err != nil {
-			return err
-		}
-		b, err := q.jsonBody()
-		if err != nil {
-			return err
-		}
-		if several {
-			all, err = listings(l, b)
-		} else {
-			err = l.body(b)
-		}
-		if err != nil {
-			return err
-		}
+	all, err := q.listings(several)
+	if err != nil {
+		return err
 	}
 	s := q.stream(http.StatusOK, "application/json")
 	s.long = true
@@ -305,15 +307,45 @@ func (q *request) list(ls *list) error {
 	return s.end()
 }
 
-// listings reads the queries of a request for several.
-func listings(base *listing, b []byte) ([]*listing, error) {
+// listings reads what a request asks for: a query, or several in its body. The
+// parameters of the address go before those of a body, and are the ones that the
+// queries of several begin with.
+func (q *request) listings(several bool) ([]*listing, error) {
+	if q.method != http.MethodPost {
+		l, err := newListing(q.params)
+		return []*listing{l}, err
+	}
+	if !several {
+		if err := q.wantJSON(); err != nil {
+			return nil, err
+		}
+	}
+	b, err := q.jsonBody()
+	if err != nil {
+		return nil, err
+	}
+	if several {
+		return q.queries(b)
+	}
+	l := &listing{limit: -1}
+	if err := l.body(b); err != nil {
+		return nil, err
+	}
+	return []*listing{l}, l.query(q.params)
+}
+
+func (q *request) queries(b []byte) ([]*listing, error) {
+	base, err := newListing(q.params)
+	if err != nil {
+		return nil, err
+	}
 	m, err := members(b, "queries")
 	if err != nil {
 		return nil, err
 	}
 	queries, given := m["queries"]
 	if !given {
-		return nil, badRequest("`queries` member must exist.")
+		return nil, badRequest("POST body must include `queries` parameter.")
 	}
 	var out []*listing
 	ok, err := elements(queries, func(v []byte) error {
@@ -351,7 +383,11 @@ func (ls *list) answer(s *stream, l *listing) error {
 	}
 	s.buf = append(s.buf, `{"total_rows":`...)
 	s.buf = appendCount(s.buf, total)
-	if l.updateSeq && !ls.local {
+	switch {
+	case !l.updateSeq:
+	case ls.local || l.hasKeys:
+		s.buf = append(s.buf, `,"update_seq":null`...)
+	default:
 		s.buf = q.appendSeq(append(s.buf, `,"update_seq":`...), seq)
 	}
 	s.buf = appendCount(append(s.buf, `,"offset":`...), offset)
@@ -381,7 +417,7 @@ func appendCount(b []byte, n int64) []byte {
 func (ls *list) narrow(l *listing, b bounds) bounds {
 	if ls.local {
 		own := *l
-		for _, p := range []**string{&own.start, &own.end, &own.key} {
+		for _, p := range []**string{&own.start, &own.end} {
 			if *p != nil {
 				// Ids are shown with a prefix that their keys lack.
 				name, ok := strings.CutPrefix(**p, localPrefix)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -146,7 +147,7 @@ func (b byteRange) header(size uint64) string {
 const maxRanges = 9
 
 // parseRanges reads a Range header. ok is false where there is none that counts;
-// no ranges mean that none can be satisfied.
+// no ranges mean that one cannot be satisfied.
 func parseRanges(header string, size int64) (ranges []byteRange, ok bool) {
 	spec, ok := strings.CutPrefix(header, "bytes=")
 	if !ok || strings.Count(spec, ",") >= maxRanges {
@@ -168,15 +169,16 @@ func parseRanges(header string, size int64) (ranges []byteRange, ok bool) {
 		switch {
 		case first == "": // the last bytes
 			from, to = max(size-to, 0), size-1
+		case last == "" && from == 0:
+			return nil, false // all of it, which is no part
 		case last == "":
 			to = size - 1
-		case to < from:
-			return nil, true
 		}
 		to = min(to, size-1)
-		if from <= to {
-			ranges = append(ranges, byteRange{from, to - from + 1})
+		if to < from {
+			return nil, true
 		}
+		ranges = append(ranges, byteRange{from, to - from + 1})
 	}
 	return ranges, true
 }
@@ -276,14 +278,16 @@ func (q *request) deleteAttachment(id, name string) error {
 	if err != nil {
 		return err
 	}
+	have := d
 	if d == nil {
-		have, err := q.winner(q.coll, id, 0)
-		switch {
-		case err != nil:
+		if have, err = q.live(id, osier.WithBody); err != nil {
 			return err
-		case have == nil:
-			return errMissing
 		}
+	}
+	if !slices.ContainsFunc(have.Attachments, func(a osier.Attachment) bool { return a.Name == name }) {
+		return errNoAtt
+	}
+	if d == nil {
 		return errConflict
 	}
 	op := osier.Op{Kind: osier.OpPut, Collection: q.coll, ID: d.ID, Codec: osier.TagJSON}

@@ -151,11 +151,11 @@ func (q *request) bulkDocs() error {
 	if err := q.wantJSON(); err != nil {
 		return err
 	}
-	body, err := q.body()
-	if err != nil {
+	var b *bulk
+	err := q.text(func(text []byte) (err error) {
+		b, err = parseBulk(text, q.depth())
 		return err
-	}
-	b, err := parseBulk(body, q.depth())
+	})
 	if err != nil {
 		return err
 	}

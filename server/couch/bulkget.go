@@ -2,7 +2,6 @@ package couch
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/osierdb/osier"
 )
@@ -80,14 +79,21 @@ func (q *request) bulkGet() error {
 	if err != nil {
 		return err
 	}
+	for i := range q.params {
+		if name := q.params[i].name; notOfBulkGet[name] {
+			return badRequest(`"` + name + `" query parameter is not acceptable`)
+		}
+	}
 	rd, err := q.reading()
 	if err != nil {
 		return err
 	}
 	rd.show.conflicts, rd.show.deletedConflicts, rd.show.localSeq = false, false, false
-	for _, kind := range []string{"mixed", "related"} {
-		if explicitly(q.r, "multipart/"+kind) {
-			return q.bulkGetParts(docs, rd, kind)
+	if !accepts(q.r, "application", "json") {
+		for _, kind := range []string{"mixed", "related"} {
+			if accepts(q.r, "multipart", kind) {
+				return q.bulkGetParts(docs, rd, kind)
+			}
 		}
 	}
 	s := q.stream(http.StatusOK, "application/json")
@@ -107,17 +113,11 @@ func (q *request) bulkGet() error {
 	return s.end()
 }
 
-// explicitly reports whether the client asks for the type by name.
-func explicitly(r *http.Request, contentType string) bool {
-	for _, h := range r.Header.Values("Accept") {
-		if strings.Contains(h, contentType) {
-			return true
-		}
-	}
-	return false
-}
+// notOfBulkGet are parameters of a document that mean nothing for many: they
+// belong to the entries, or to writes.
+var notOfBulkGet = map[string]bool{"open_revs": true, "new_edits": true, "w": true, "rev": true, "atts_since": true}
 
-// open reads an entry's revisions.
+// openWanted reads an entry's revisions.
 func (q *request) openWanted(w *wanted, rd *reading) ([]opened, *failure, error) {
 	if w.bad != nil {
 		return nil, w.bad, nil
@@ -199,7 +199,11 @@ func appendOrNull(b []byte, text string, given bool) []byte {
 
 // appendError writes what is wrong with an entry.
 func (w *wanted) appendError(b []byte, f *failure) []byte {
-	b = appendOrNull(append(b, `{"error":{"id":`...), w.id, w.hasID)
+	return append(w.appendRefusal(append(b, `{"error":`...), f), '}')
+}
+
+func (w *wanted) appendRefusal(b []byte, f *failure) []byte {
+	b = appendOrNull(append(b, `{"id":`...), w.id, w.hasID)
 	b = append(b, `,"rev":`...)
 	switch {
 	case w.hasRev && w.hasID:
@@ -210,7 +214,7 @@ func (w *wanted) appendError(b []byte, f *failure) []byte {
 		b = append(b, `"undefined"`...)
 	}
 	b = appendQuoted(append(b, `,"error":`...), f.code)
-	return append(appendQuoted(append(b, `,"reason":`...), f.reason), "}}"...)
+	return append(appendQuoted(append(b, `,"reason":`...), f.reason), '}')
 }
 
 // bulkGetParts answers with a part for each revision.
@@ -224,12 +228,14 @@ func (q *request) bulkGetParts(docs []wanted, rd *reading, kind string) error {
 			return err
 		}
 		if refused != nil {
-			s.buf = w.errorPart(s.buf, b, refused)
+			s.buf = w.appendRefusal(append(s.buf, "--"+b+errorPart...), refused)
+			s.buf = append(s.buf, "\r\n"...)
 		}
 		for k := range all {
 			o := &all[k]
 			if o.missing {
-				s.buf = w.errorPart(s.buf, b, errMissing)
+				s.buf = appendQuoted(append(s.buf, "--"+b+errorPart+`{"rev":`...), o.rev.String())
+				s.buf = append(s.buf, `,"error":"not_found","reason":"missing"}`+"\r\n"...)
 				continue
 			}
 			show := *rd
@@ -244,12 +250,10 @@ func (q *request) bulkGetParts(docs []wanted, rd *reading, kind string) error {
 			return nil // the client has gone
 		}
 	}
-	s.buf = append(s.buf, "--"+b+"--"...)
+	s.buf = append(s.buf, "--"+b+"--\r\n"...)
 	return s.end()
 }
 
-func (w *wanted) errorPart(b []byte, boundary string, f *failure) []byte {
-	b = append(b, "--"+boundary+"\r\nX-Doc-Id: "+headerText(w.id)+"\r\nX-Rev-Id: "+headerText(w.rev)+
-		"\r\nContent-Type: application/json; error=\"true\"\r\n\r\n"...)
-	return append(w.appendError(b, f), "\r\n"...)
-}
+// errorPart is the head, after the boundary, of a part that says why there is no
+// document.
+const errorPart = "\r\nContent-Type: application/json; error=\"true\"\r\n\r\n"

@@ -199,9 +199,11 @@ type feed struct {
 	s     *stream
 	timer *time.Timer
 	ended bool
+	idle  bool // it has shown what there was, and waits
 	shown int
-	last  osier.Seq // what has been shown or passed over
-	rows  osier.Seq // the last row's sequence
+	last  osier.Seq   // what has been shown or passed over
+	rows  osier.Seq   // the last row's sequence
+	revs  []osier.Rev // of the present row
 }
 
 // errIdle ends a feed that has waited long enough.
@@ -253,12 +255,21 @@ func (f *feed) begin() error {
 	case feedContinuous:
 		f.s.buf = append(f.s.buf, '\n')
 	}
-	wait := f.c.timeout
 	if f.c.heartbeat > 0 {
-		wait = f.c.heartbeat
+		f.timer = time.AfterFunc(f.c.heartbeat, f.tick)
 	}
-	f.timer = time.AfterFunc(wait, f.tick)
 	return f.s.push()
+}
+
+// await begins to count the time that a feed may be idle.
+func (f *feed) await() {
+	switch {
+	case f.c.kind == feedNormal || f.c.heartbeat > 0:
+	case f.timer == nil:
+		f.timer = time.AfterFunc(f.c.timeout, f.tick)
+	default:
+		f.timer.Reset(f.c.timeout)
+	}
 }
 
 // tick sends a heartbeat, or ends a feed that has been idle.
@@ -289,7 +300,9 @@ func (f *feed) stopTimer() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = true
-	f.timer.Stop()
+	if f.timer != nil {
+		f.timer.Stop()
+	}
 }
 
 // watch shows changes until the feed's end.
@@ -358,25 +371,78 @@ func (f *feed) change(ch *osier.Change) (done bool, err error) {
 		if f.c.kind == feedLongpoll && f.shown > 0 {
 			return true, nil
 		}
+		if !f.idle {
+			f.idle = true
+			f.await()
+		}
 		return false, f.pushed()
 	}
 	f.last = ch.Seq
-	if f.c.filter.keep != nil {
-		keep, err := f.c.filter.keep(f.q, &ch.Document)
-		if err != nil || !keep {
-			return false, err
-		}
+	if err := f.judge(ch); err != nil || len(f.revs) == 0 {
+		return false, err
 	}
 	if err := f.row(ch); err != nil {
 		return false, err
 	}
-	if f.timer != nil && f.c.heartbeat == 0 {
-		f.timer.Reset(f.c.timeout)
+	if f.idle {
+		f.await()
 	}
 	if f.s.room() != nil {
 		return true, nil // the client has gone
 	}
 	return f.c.limit > 0 && f.shown == f.c.limit, nil
+}
+
+// judge sets the revisions that a change's row names: those that pass, of the
+// winner and, with style=all_docs, of the other leaves.
+func (f *feed) judge(ch *osier.Change) error {
+	f.revs = f.revs[:0]
+	judge := &f.c.filter
+	if judge.keep != nil {
+		keep, err := judge.keep(f.q, &ch.Document)
+		if err != nil || !keep && !(judge.byBody && f.c.allLeaves) {
+			return err
+		}
+		if keep {
+			f.revs = append(f.revs, ch.Rev)
+		}
+	} else {
+		f.revs = append(f.revs, ch.Rev)
+	}
+	if !f.c.allLeaves || len(ch.Conflicts) == 0 {
+		return nil
+	}
+	if judge.byBody {
+		return f.judgeLeaves(ch)
+	}
+	for _, l := range ch.Conflicts {
+		f.revs = append(f.revs, l.Rev)
+	}
+	return nil
+}
+
+// judgeLeaves reads the leaves that lose: each of them passes or not by itself.
+func (f *feed) judgeLeaves(ch *osier.Change) error {
+	query := &osier.Query{Kind: osier.QueryRevs, Collection: f.q.coll, IDs: []osier.ID{ch.ID}, Parts: osier.WithBody}
+	for _, l := range ch.Conflicts {
+		query.Revs = append(query.Revs, l.Rev)
+	}
+	for row, err := range f.q.db.Query(f.q.ctx(), query) {
+		if err != nil {
+			return err
+		}
+		if row.Missing || row.Body == nil && !row.Deleted {
+			continue // the document has changed since: another row will follow
+		}
+		keep, err := f.c.filter.keep(f.q, &row.Document)
+		if err != nil {
+			return err
+		}
+		if keep {
+			f.revs = append(f.revs, row.Rev)
+		}
+	}
+	return nil
 }
 
 // pushed sends what has been written when a feed has caught up.
@@ -407,13 +473,14 @@ func (f *feed) row(ch *osier.Change) error {
 		s.buf = appendSeq(append(s.buf, `{"seq":`...), ch.Seq, f.token)
 	}
 	s.buf = appendQuoted(append(s.buf, `,"id":`...), idText(ch.ID))
-	s.buf = appendQuoted(append(s.buf, `,"changes":[{"rev":`...), ch.Rev.String())
-	if f.c.allLeaves {
-		for _, l := range leavesByRev(ch.Conflicts) {
-			s.buf = appendQuoted(append(s.buf, `},{"rev":`...), l.Rev.String())
+	s.buf = append(s.buf, `,"changes":[`...)
+	for i, rev := range f.revs {
+		if i > 0 {
+			s.buf = append(s.buf, ',')
 		}
+		s.buf = append(appendQuoted(append(s.buf, `{"rev":`...), rev.String()), '}')
 	}
-	s.buf = append(s.buf, "}]"...)
+	s.buf = append(s.buf, ']')
 	if ch.Deleted {
 		s.buf = append(s.buf, `,"deleted":true`...)
 	}
@@ -441,9 +508,6 @@ func (f *feed) doc(d *osier.Document) error {
 	}
 	return f.s.document(f.q.ctx(), f.q.db, d, &f.c.show)
 }
-
-// leavesByRev are losing leaves in the order in which feeds list them.
-func leavesByRev(leaves []osier.Leaf) []osier.Leaf { return leaves }
 
 // end writes the feed's last line.
 func (f *feed) end(ctx context.Context) error {
@@ -568,6 +632,7 @@ func (cc *countCache) after(ctx context.Context, q *request, c *changesQuery, se
 type filter struct {
 	ids    []osier.ID // only these; nil: all
 	counts bool       // pending counts what is left out
+	byBody bool       // keep judges each leaf by its body, not the document as a whole
 	// keep looks at a document; nil keeps all.
 	keep func(q *request, d *osier.Document) (bool, error)
 	// project writes the document of a row, where not all of it is asked for.
@@ -619,7 +684,10 @@ func (q *request) changesBody() ([]byte, error) {
 	if err != nil || len(b) == 0 {
 		return []byte("{}"), err
 	}
-	return parseJSON(b, q.depth())
+	if b, err = parseJSON(b, q.depth()); err == nil && b[0] != '{' {
+		err = errBodyObject
+	}
+	return b, err
 }
 
 var errDocIDs = badRequest("`doc_ids` filter parameter is not a list of doc ids.")
@@ -660,7 +728,7 @@ func (q *request) filterByIDs(body []byte) (filter, error) {
 // JavaScript runtime; mistakes in the name are told first.
 func (q *request) noFunction(name, section, form string) error {
 	design, function, ok := strings.Cut(name, "/")
-	if !ok || function == "" {
+	if !ok || design == "" || function == "" || strings.Contains(function, "/") {
 		return badRequest(form)
 	}
 	d, err := q.winner(q.coll, designPrefix+design, osier.WithBody)

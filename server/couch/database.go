@@ -27,7 +27,7 @@ func (q *request) database() error {
 	if err := q.open(); err != nil {
 		return err
 	}
-	if err := q.allow("DELETE,GET,HEAD,POST,PUT"); err != nil {
+	if err := q.allow("DELETE,GET,HEAD,POST"); err != nil {
 		return err
 	}
 	if q.method == http.MethodPost {
@@ -44,14 +44,15 @@ func (q *request) database() error {
 // createDB answers PUT of a database.
 func (q *request) createDB() error {
 	name := q.path[0]
-	if err := checkDBName(name); err != nil {
-		return err
-	}
 	if err := q.needServerAdmin(); err != nil {
 		return err
 	}
-	if q.params.is("partitioned") {
+	switch v, given := q.params.get("partitioned"); {
+	case !given || v == "false":
+	case v == "true":
 		return notImplemented("Partitioned databases are not available.")
+	default:
+		return badRequest("Invalid `partitioned` parameter")
 	}
 	s := newDBSettings()
 	for _, p := range []struct {
@@ -60,11 +61,17 @@ func (q *request) createDB() error {
 	}{{"q", &s.Q}, {"n", &s.N}} {
 		if v, ok := q.params.get(p.name); ok {
 			n, err := strconv.Atoi(v)
-			if err != nil || n < 1 || n > maxShards {
-				return badRequest("The `" + p.name + "` parameter should be a whole number from 1 to " + strconv.Itoa(maxShards) + ".")
+			if err != nil || n < 1 {
+				return badRequest("The `" + p.name + "` value should be a positive integer.")
+			}
+			if n > maxShards {
+				return badRequest("The `" + p.name + "` value should be at most " + strconv.Itoa(maxShards) + ".")
 			}
 			*p.into = n
 		}
+	}
+	if err := checkDBName(name); err != nil {
+		return err
 	}
 	db, err := q.s.Store.CreateDB(q.ctx(), name)
 	if err != nil {
@@ -211,7 +218,7 @@ func (q *request) describe(ctx context.Context) ([]byte, error) {
 
 // security answers _security.
 func (q *request) security() error {
-	if q.method == http.MethodGet {
+	if q.method != http.MethodPut {
 		q.send(http.StatusOK, append([]byte(nil), q.access.Security.JSON...))
 		return nil
 	}
@@ -250,7 +257,7 @@ func (q *request) revsLimit() error {
 		return err
 	}
 	set := info.Settings
-	if q.method == http.MethodGet {
+	if q.method != http.MethodPut {
 		n := uint64(set.RevLimit) + 1
 		if set.RevLimit == 0 {
 			n = defaultRevsLimit
@@ -293,9 +300,6 @@ func (q *request) fullCommit() error {
 
 // viewCleanup answers _view_cleanup: what views leave behind goes by itself.
 func (q *request) viewCleanup() error {
-	if err := q.wantJSON(); err != nil {
-		return err
-	}
 	if err := q.needDBAdmin(); err != nil {
 		return err
 	}

@@ -207,6 +207,7 @@ func checkAttName(name string) error {
 
 func (a *incomingAtt) parse(value []byte) error {
 	bad := badRequest("Invalid attachment data for " + a.name)
+	encoded := int64(-1)
 	_, err := fields(value, func(name, v []byte) error {
 		n, _ := unquote(name)
 		switch n {
@@ -223,12 +224,12 @@ func (a *incomingAtt) parse(value []byte) error {
 		case "revpos":
 			a.revPos, _ = strconv.ParseUint(string(v), 10, 62)
 		case "length":
-			if k, err := strconv.ParseInt(string(v), 10, 62); err == nil && a.encoding == "" {
+			if k, err := strconv.ParseInt(string(v), 10, 62); err == nil {
 				a.length = k
 			}
 		case "encoded_length":
 			if k, err := strconv.ParseInt(string(v), 10, 62); err == nil {
-				a.length = k
+				encoded = k
 			}
 		case "data":
 			if len(v) < 2 || v[0] != '"' || !validBase64(v[1:len(v)-1]) {
@@ -241,6 +242,9 @@ func (a *incomingAtt) parse(value []byte) error {
 	})
 	if err == nil && a.data == nil && !a.stub && !a.follows {
 		err = bad
+	}
+	if a.encoding != "" && a.encoding != "identity" {
+		a.length = encoded // what follows is the encoded form
 	}
 	return err
 }

@@ -307,13 +307,13 @@ func (s *stream) attachments(ctx context.Context, db *osier.DB, d *osier.Documen
 			} else {
 				s.buf = append(s.buf, `,"stub":true`...)
 			}
-			if o.encodingInfo && !show && compressible(a.ContentType) {
-				n, err := compressedSize(ctx, db, a)
-				if err != nil {
-					return err
-				}
-				s.buf = strconv.AppendInt(append(s.buf, `,"encoding":"gzip","encoded_length":`...), n, 10)
+		}
+		if o.encodingInfo && !(show && o.atts == attFollows) && compressible(a.ContentType) {
+			n, err := compressedSize(ctx, db, a)
+			if err != nil {
+				return err
 			}
+			s.buf = strconv.AppendInt(append(s.buf, `,"encoding":"gzip","encoded_length":`...), n, 10)
 		}
 		s.buf = append(s.buf, '}')
 	}

@@ -52,7 +52,7 @@ func (q *request) reading() (*reading, error) {
 		parts: osier.WithBody,
 	}
 	var err error
-	if v, ok := p.get("rev"); ok && v != "" {
+	if v, ok := p.get("rev"); ok {
 		if rd.rev, err = parseRev(v); err != nil {
 			return nil, err
 		}
@@ -151,13 +151,25 @@ func (q *request) read(id string, rd *reading) (*osier.Document, error) {
 			return row.Document.Clone(), nil
 		}
 	}
-	d, err := q.winner(q.coll, id, rd.parts)
+	if rd.deleted {
+		d, err := q.winner(q.coll, id, rd.parts)
+		if err == nil && d == nil {
+			err = errMissing
+		}
+		return d, err
+	}
+	return q.live(id, rd.parts)
+}
+
+// live reads the winner of a document that is not deleted.
+func (q *request) live(id string, parts osier.Parts) (*osier.Document, error) {
+	d, err := q.winner(q.coll, id, parts)
 	switch {
 	case err != nil:
 		return nil, err
 	case d == nil:
 		return nil, errMissing
-	case d.Deleted && !rd.deleted:
+	case d.Deleted:
 		return nil, errDeleted
 	}
 	return d, nil
@@ -209,7 +221,7 @@ func (q *request) openRevs(id string, rd *reading) error {
 // askedRev is the revision that query, If-Match and body name; they must agree.
 func (q *request) askedRev(body osier.Rev) (osier.Rev, error) {
 	rev := body
-	if v, ok := q.params.get("rev"); ok && v != "" {
+	if v, ok := q.params.get("rev"); ok {
 		given, err := parseRev(v)
 		if err != nil {
 			return rev, err
@@ -219,8 +231,8 @@ func (q *request) askedRev(body osier.Rev) (osier.Rev, error) {
 		}
 		rev = given
 	}
-	if v := strings.Trim(q.r.Header.Get("If-Match"), `"`); v != "" && v != "*" {
-		given, err := parseRev(v)
+	if v := q.r.Header.Get("If-Match"); v != "" {
+		given, err := parseRev(strings.Trim(v, `"`))
 		if err != nil {
 			return rev, err
 		}
@@ -263,11 +275,17 @@ func (q *request) inputDoc() (*incoming, error) {
 	if boundary := relatedBoundary(q.r.Header.Get("Content-Type")); boundary != "" {
 		return q.inputRelated(boundary)
 	}
-	b, err := q.body()
-	if err != nil {
-		return nil, err
-	}
-	return parseDoc(b, q.depth())
+	return q.jsonDoc()
+}
+
+// jsonDoc reads a document that is the whole body.
+func (q *request) jsonDoc() (*incoming, error) {
+	var in *incoming
+	err := q.text(func(text []byte) (err error) {
+		in, err = parseDoc(text, q.depth())
+		return err
+	})
+	return in, err
 }
 
 // postDoc answers POST to the database.
@@ -275,11 +293,7 @@ func (q *request) postDoc() error {
 	if err := q.wantJSON(); err != nil {
 		return err
 	}
-	b, err := q.body()
-	if err != nil {
-		return err
-	}
-	in, err := parseDoc(b, q.depth())
+	in, err := q.jsonDoc()
 	if err != nil {
 		return err
 	}
@@ -325,16 +339,15 @@ func (q *request) commit(op osier.Op, id string, status int) error {
 	q.followWrites(id)
 	h := q.w.Header()
 	if status != http.StatusOK || q.method == http.MethodPut {
-		h.Set("Location", q.location(id))
+		h["Location"] = []string{q.location(id)}
 	}
 	if batch == "ok" {
 		q.send(http.StatusAccepted, append(appendQuoted([]byte(`{"ok":true,"id":`), id), '}'))
 		return nil
 	}
 	rev := res.Ops[0].Rev.String()
-	h.Set("Etag", `"`+rev+`"`)
-	h.Set("X-Couch-Update-NewRev", rev)
-	q.send(status, appendDone(nil, id, rev))
+	h["Etag"], h["X-Couch-Update-Newrev"] = []string{`"` + rev + `"`}, []string{rev}
+	q.send(status, appendDone(make([]byte, 0, len(`{"ok":true,"id":"","rev":""}`)+len(id)+len(rev)+8), id, rev))
 	return nil
 }
 
@@ -360,6 +373,10 @@ func conflicted(err error) error {
 
 // deleteDoc answers DELETE.
 func (q *request) deleteDoc(id string) error {
+	d, err := q.live(id, 0)
+	if err != nil {
+		return err
+	}
 	rev, err := q.askedRev(osier.Rev{})
 	if err != nil {
 		return err
@@ -367,15 +384,7 @@ func (q *request) deleteDoc(id string) error {
 	if err := q.needDesignRight(id); err != nil {
 		return err
 	}
-	d, err := q.winner(q.coll, id, 0)
-	switch {
-	case err != nil:
-		return err
-	case d == nil:
-		return errMissing
-	case d.Deleted:
-		return errDeleted
-	case rev.IsZero():
+	if rev.IsZero() {
 		return errConflict
 	}
 	return q.commit(osier.Op{Kind: osier.OpPut, Collection: q.coll, ID: d.ID, Codec: osier.TagJSON,
@@ -388,9 +397,7 @@ func (q *request) destination() (id string, rev osier.Rev, err error) {
 	if dest == "" {
 		return "", rev, badRequest("Destination header is mandatory for COPY.")
 	}
-	if rest, absolute := strings.CutPrefix(dest, q.base()+"/"+escape(q.dbName)+"/"); absolute {
-		dest = rest
-	} else if strings.HasPrefix(dest, "http://") || strings.HasPrefix(dest, "https://") {
+	if strings.HasPrefix(dest, "http://") || strings.HasPrefix(dest, "https://") {
 		return "", rev, badRequest("Destination URL must be relative.")
 	}
 	path, query, _ := strings.Cut(dest, "?")

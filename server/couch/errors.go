@@ -84,6 +84,7 @@ var (
 	errNoDB        = notFound("Database does not exist.")
 	errJSONType    = unsupportedType("Content-Type must be application/json")
 	errEncoding    = unsupportedType("Only gzip and identity content-encodings are supported")
+	errGzip        = badRequest("Request body is not properly gzipped.")
 	errNoAtt       = notFound("Document is missing attachment")
 	errReserved    = illegalID("Only reserved document ids may start with underscore.")
 	errLocalAtts   = badRequest("_local documents do not accept attachments.")

@@ -50,7 +50,7 @@ func (q *request) form(id string, mr *multipart.Reader) error {
 		}
 		switch part.FormName() {
 		case "_rev":
-			text, err := readAll(http.MaxBytesReader(nil, part, 1<<10), 0)
+			text, err := readAll(http.MaxBytesReader(nil, part, 1<<10), 0, nil)
 			if err != nil {
 				return broken(err)
 			}
@@ -58,7 +58,7 @@ func (q *request) form(id string, mr *multipart.Reader) error {
 				return err
 			}
 		case "_doc":
-			text, err := readAll(http.MaxBytesReader(nil, part, q.door.host.Limits().Document), 0)
+			text, err := readAll(http.MaxBytesReader(nil, part, q.door.host.Limits().Document), 0, nil)
 			if err != nil {
 				return broken(err)
 			}
@@ -85,9 +85,28 @@ func (q *request) form(id string, mr *multipart.Reader) error {
 		if in.rev.IsZero() {
 			in.rev = rev
 		}
+		for i := range files {
+			in.setFile(&files[i])
+		}
 		return q.write(in, true)
 	}
 	return q.addFiles(id, rev, files)
+}
+
+// setFile puts a staged file among a document's attachments, in the place of one
+// of its name.
+func (in *incoming) setFile(f *osier.AttachmentRef) {
+	a := incomingAtt{name: f.Name, contentType: f.ContentType, length: -1, staged: f.Staged}
+	if a.contentType == "" {
+		a.contentType = defaultType
+	}
+	for i := range in.atts {
+		if in.atts[i].name == a.name {
+			in.atts[i] = a
+			return
+		}
+	}
+	in.atts = append(in.atts, a)
 }
 
 // addFiles makes a revision with further attachments.

@@ -33,3 +33,17 @@ func TestLimits(t *testing.T) {
 	r.want(200, "PUT", "/_osier/settings/limits.depth", `"21"`)
 	r.want(201, "PUT", "/db/depth2", nested(21))
 }
+
+// A client may name its requests; what could be no name is replaced.
+func TestRequestIDs(t *testing.T) {
+	r := newRig(t)
+	for sent, want := range map[string]bool{
+		"E7498DE1-B661-42FA-943D-17F890143068": true, "a_b": true, "": false, "a b": false, "ü": false,
+		strings.Repeat("a", 64): true, strings.Repeat("a", 65): false,
+	} {
+		got := r.want(200, "GET", "/", "", "X-Couch-Request-Id: "+sent).Header.Get("X-Couch-Request-Id")
+		if (got == sent) != want || got == "" {
+			t.Errorf("sent %q: told %q; want it taken over: %v", sent, got, want)
+		}
+	}
+}

@@ -160,9 +160,9 @@ func (q *request) commitLocal(op osier.Op, id, rev string, status int) error {
 	if err != nil {
 		return err
 	}
-	if status == http.StatusCreated {
+	q.w.Header().Set("Etag", `"`+rev+`"`)
+	if q.method != http.MethodDelete {
 		q.w.Header().Set("Location", q.location(id))
-		q.w.Header().Set("Etag", `"`+rev+`"`)
 	}
 	q.send(status, appendDone(nil, id, rev))
 	return nil

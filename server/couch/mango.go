@@ -656,8 +656,11 @@ func (q *request) filterBySelector(body []byte) (filter, error) {
 			paths = append(paths, text)
 			return nil
 		})
-		if err != nil || !ok {
-			return filter{}, badRequest("Fields must be an array of strings")
+		if !ok {
+			return filter{}, badRequest("Selector error: fields must be JSON array")
+		}
+		if err != nil {
+			return filter{}, err
 		}
 	}
 	matcher, err := osier.NewMatcher(osier.Mango(m["selector"]), paths...)
@@ -670,18 +673,35 @@ func (q *request) filterBySelector(body []byte) (filter, error) {
 	return selectorFilter(matcher, len(paths) > 0), nil
 }
 
+// metaMembers is a JSON object of a document's members that its body does not
+// hold; nil if there are none.
+func (q *request) metaMembers(d *osier.Document) ([]byte, error) {
+	var s stream // only its buffer is used: stubs need no client
+	if d.Deleted {
+		s.buf = append(s.buf, `,"_deleted":true`...)
+	}
+	if len(d.Attachments) > 0 {
+		if err := s.attachments(q.ctx(), q.db, d, &docOptions{}); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.buf) == 0 {
+		return nil, nil
+	}
+	s.buf[0] = '{'
+	return append(s.buf, '}'), nil
+}
+
 func selectorFilter(m *osier.Matcher, projects bool) filter {
 	parts := func(q *request, d *osier.Document) (body, meta []byte, err error) {
 		inner, err := bodyMembers(q.db, d)
 		if err != nil {
 			return nil, nil, err
 		}
-		if d.Deleted {
-			meta = []byte(`{"_deleted":true}`)
-		}
-		return slices.Concat([]byte("{"), inner, []byte("}")), meta, nil
+		meta, err = q.metaMembers(d)
+		return slices.Concat([]byte("{"), inner, []byte("}")), meta, err
 	}
-	f := filter{keep: func(q *request, d *osier.Document) (bool, error) {
+	f := filter{byBody: true, keep: func(q *request, d *osier.Document) (bool, error) {
 		body, meta, err := parts(q, d)
 		if err != nil {
 			return false, err

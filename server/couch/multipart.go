@@ -43,7 +43,7 @@ func (q *request) inputRelated(boundary string) (*incoming, error) {
 		limit = 1 << 30
 	}
 	// Attachments that stand in the JSON part are larger there than decoded.
-	text, err := readAll(http.MaxBytesReader(nil, part, limit+q.door.host.Limits().Attachment), 0)
+	text, err := readAll(http.MaxBytesReader(nil, part, limit+q.door.host.Limits().Attachment), 0, nil)
 	if err != nil {
 		return nil, broken(err)
 	}

@@ -55,7 +55,7 @@ func (q *request) names() ([]string, error) {
 
 // takes reports whether a name lies in the range.
 func (l *listing) takes(name string) bool {
-	if l.never || l.key != nil && *l.key != name {
+	if l.never {
 		return false
 	}
 	from, to := l.start, l.end
@@ -201,7 +201,7 @@ func (q *request) clusterSetup() error {
 	if err := q.needServerAdmin(); err != nil {
 		return err
 	}
-	if q.method == http.MethodGet {
+	if q.method != http.MethodPost {
 		q.send(http.StatusOK, []byte(`{"state":"single_node_enabled"}`))
 		return nil
 	}

@@ -81,11 +81,17 @@ var overridable = map[string]bool{
 	http.MethodDelete: true, "COPY": true,
 }
 
-// requestID is CouchDB's: ten hexadecimal digits.
+// requestID is the client's, if it sent one, or ten hexadecimal digits.
 func requestID(r *http.Request) string {
+	if id := r.Header.Get("X-Couch-Request-Id"); id != "" && len(id) <= 64 && strings.Trim(id, idLetters) == "" {
+		return id
+	}
 	id := server.RequestID(r.Context())
 	return id[:min(10, len(id))]
 }
+
+// idLetters are those of a client's own request id.
+const idLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
 // segments splits a path as it was sent and decodes its parts, in which a plus
 // is a space. Empty ones do not count.
@@ -198,7 +204,7 @@ func (q *request) send(status int, body []byte) {
 	body = append(body, '\n')
 	h := q.w.Header()
 	h["Content-Type"] = jsonType
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	q.started = true
 	q.w.WriteHeader(status)
 	// A client that has gone needs no answer.
@@ -233,7 +239,12 @@ func (q *request) wantJSON() error {
 
 // input returns the request's body, decompressed if need be.
 func (q *request) input() (io.ReadCloser, error) {
-	return decoded(q.r.Body, q.r.Header.Get("Content-Encoding"), q.door.host.Limits().Body)
+	encoding := q.r.Header.Get("Content-Encoding")
+	in, err := decoded(q.r.Body, encoding, q.door.host.Limits().Body)
+	if errors.Is(err, errEncoding) {
+		err = unsupportedType(encoding + " is not a supported content encoding.")
+	}
+	return in, err
 }
 
 // decoded undoes a content encoding. What comes out is bounded, as what goes
@@ -245,7 +256,7 @@ func decoded(r io.ReadCloser, encoding string, limit int64) (io.ReadCloser, erro
 	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(r)
 		if err != nil {
-			return nil, badRequest("the body is not gzip")
+			return nil, errGzip
 		}
 		return &bounded{z, r, limit}, nil
 	}
@@ -266,7 +277,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = badRequest("the body is not gzip")
+		err = errGzip
 	}
 	return n, err
 }
@@ -279,13 +290,31 @@ func (q *request) body() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readAll(in, q.r.ContentLength)
+	return readAll(in, q.r.ContentLength, nil)
 }
 
-// readAll reads r, whose length is size if that is positive.
-func readAll(r io.Reader, size int64) ([]byte, error) {
+// text hands the whole body to parse, which must not keep it: its memory is
+// used again.
+func (q *request) text(parse func(text []byte) error) error {
+	in, err := q.input()
+	if err != nil {
+		return err
+	}
+	b := borrow()
+	defer giveBack(b)
+	if *b, err = readAll(in, q.r.ContentLength, *b); err != nil {
+		return err
+	}
+	return parse(*b)
+}
+
+// readAll reads r, whose length is size if that is positive, into buf, or what
+// takes its place if it is too small.
+func readAll(r io.Reader, size int64, buf []byte) ([]byte, error) {
 	const most = 1 << 20 // to allocate on a mere promise
-	buf := make([]byte, 0, min(max(size, 0), most)+512)
+	if want := int(min(max(size, 0), most)) + 512; cap(buf) < want {
+		buf = make([]byte, 0, want)
+	}
 	for {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
@@ -293,7 +322,7 @@ func readAll(r io.Reader, size int64) ([]byte, error) {
 			return buf, nil
 		}
 		if err != nil {
-			return nil, err
+			return buf, err
 		}
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
@@ -306,11 +335,12 @@ func (q *request) depth() int { return min(q.door.host.Limits().Depth, maxDepth)
 
 // jsonBody reads a JSON body in canonical form.
 func (q *request) jsonBody() ([]byte, error) {
-	b, err := q.body()
-	if err != nil {
-		return nil, err
-	}
-	return parseJSON(b, q.depth())
+	var out []byte
+	err := q.text(func(text []byte) (err error) {
+		out, err = parseJSON(text, q.depth())
+		return err
+	})
+	return out, err
 }
 
 func parseJSON(b []byte, most int) ([]byte, error) {
@@ -378,7 +408,7 @@ func accepts(r *http.Request, major, minor string) bool {
 // quoted tags count, as with CouchDB.
 func (q *request) matches(etag string) bool {
 	for part := range strings.SplitSeq(q.r.Header.Get("If-None-Match"), ",") {
-		if strings.TrimSpace(part) == etag {
+		if strings.TrimPrefix(strings.TrimSpace(part), "W/") == etag {
 			return true
 		}
 	}

@@ -1,9 +1,11 @@
 package couch
 
 import (
+	"bytes"
 	"hash/fnv"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,14 +29,28 @@ func (q *request) session() error {
 		q.door.host.Accounts().Logout(q.w, q.r)
 		return q.redirected("next", http.StatusOK, []byte(`{"ok":true}`))
 	}
+	if q.params.is("basic") && q.s.Name == "" {
+		return &failure{status: http.StatusUnauthorized, code: "unauthorized", reason: "Please login."}
+	}
 	b := []byte(`{"ok":true,"userCtx":{"name":`)
 	b = appendOrNull(b, q.s.Name, q.s.Name != "")
-	b = append(appendStrings(append(b, `,"roles":`...), q.s.Roles), `},"info":{"authentication_handlers":["cookie","default","jwt"]`...)
+	b = append(appendStrings(append(b, `,"roles":`...), q.s.Roles), `},"info":{"authentication_handlers":["cookie","default"`...)
+	if q.takesTokens() {
+		b = append(b, `,"jwt"`...)
+	}
+	b = append(b, ']')
 	if q.s.Method != server.Anonymous {
 		b = appendQuoted(append(b, `,"authenticated":`...), string(q.s.Method))
 	}
 	q.send(http.StatusOK, append(b, "}}"...))
 	return nil
+}
+
+// takesTokens reports whether there are keys to judge tokens by.
+func (q *request) takesTokens() bool {
+	return slices.ContainsFunc(q.door.host.Settings().All(), func(s server.Setting) bool {
+		return strings.HasPrefix(s.Name, "jwt_keys.") && s.Name != "jwt_keys.*"
+	})
 }
 
 func appendStrings(b []byte, list []string) []byte {
@@ -64,6 +80,9 @@ func (q *request) credentials() (name, password string, err error) {
 		if !form.Has("name") && !form.Has("username") {
 			return "", "", errNoUserName
 		}
+		if form.Has("name") && form.Has("username") && form.Get("name") != form.Get("username") {
+			return "", "", errUserNames
+		}
 		return first(form.Get("name"), form.Get("username")), form.Get("password"), nil
 	case "application/json":
 		b, err := q.jsonBody()
@@ -81,6 +100,9 @@ func (q *request) credentials() (name, password string, err error) {
 		if v == nil {
 			return "", "", errNoUserName
 		}
+		if other := m["username"]; other != nil && !bytes.Equal(v, other) {
+			return "", "", errUserNames
+		}
 		name, isText := unquote(v)
 		if !isText {
 			return "", "", badRequest("the user name must be a string")
@@ -94,7 +116,10 @@ func (q *request) credentials() (name, password string, err error) {
 	return "", "", unsupportedType("Content-Type must be 'application/x-www-form-urlencoded' or 'application/json'")
 }
 
-var errNoUserName = badRequest("request body must contain a username")
+var (
+	errNoUserName = badRequest("request body must contain a username")
+	errUserNames  = badRequest("request body contains different usernames")
+)
 
 func first(a, b string) string {
 	if a != "" {
@@ -124,9 +149,14 @@ func (q *request) login() error {
 }
 
 // redirected answers with a redirect to the path that a parameter names, if it
-// does.
+// does: one of this server, whose address stands before it.
 func (q *request) redirected(param string, status int, body []byte) error {
-	if to, ok := q.params.get(param); ok && strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.ContainsAny(to, "\\\r\n") {
+	to, ok := q.params.get(param)
+	if ok {
+		if !strings.HasPrefix(to, "/") || strings.ContainsAny(to, "\\\r\n") {
+			q.w.Header().Del("Set-Cookie")
+			return badRequest("path must begin with a /.")
+		}
 		q.w.Header().Set("Location", q.base()+to)
 		status = http.StatusFound
 	}

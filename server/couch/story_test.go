@@ -22,7 +22,8 @@ var rewrite = flag.Bool("rewrite", false, "write the answers into testdata/*.txt
 // one file one server. A file named "METHOD PATH" is a request: header lines, an
 // empty line and a body, or a body alone; the file after it, named by the status,
 // is the answer. What changes from run to run is replaced by a name: see normal.
-// {{rev N}} in a request is the N-th revision that an answer of this story told.
+// {{rev N}} in a request is the N-th revision that an answer of this story told,
+// {{base}} the server's address.
 func TestStories(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -74,6 +75,7 @@ var revName = regexp.MustCompile(`\{\{rev (\d+)\}\}`)
 func (s *story) ask(f txtar.File) txtar.File {
 	s.rig.t.Helper()
 	insert := func(text string) string {
+		text = strings.ReplaceAll(text, "{{base}}", s.rig.http.URL)
 		return revName.ReplaceAllStringFunc(text, func(m string) string {
 			n := 0
 			fmt.Sscanf(m, "{{rev %d}}", &n)

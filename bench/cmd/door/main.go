@@ -2,7 +2,7 @@
 // share one process and its processors. Writes are durable; the disk's floor is
 // probed beside them.
 //
-//	go run ./cmd/door [-dir DIR] [-seconds N] [-rows N]
+//	go run ./cmd/door [-dir DIR] [-seconds N] [-rows N] [-only ROW,...]
 package main
 
 import (
@@ -53,11 +53,23 @@ func processor(turns *atomic.Int64) func() string {
 	}
 }
 
+// groups returns a function that tells how many commands have shared a commit, and
+// an fsync, since: what a writer waits for depends on who else arrives in time.
+func (b *bench) groups(ctx context.Context) func() string {
+	before, _ := b.eng.Stats(ctx) // an engine that is closing fails the row itself
+	return func() string {
+		now, _ := b.eng.Stats(ctx)
+		n := float64(now.Commands - before.Commands)
+		return fmt.Sprintf("%.1f commands a commit, %.1f an fsync", n/float64(max(now.Commits-before.Commits, 1)), n/float64(max(now.Syncs-before.Syncs, 1)))
+	}
+}
+
 func main() {
 	dir := flag.String("dir", "", "folder for the store, on the disk to be measured (default: a temporary one)")
 	seconds := flag.Float64("seconds", 3, "how long a rate is measured")
 	rows := flag.Int("rows", 20_000, "documents of the bulk and listing rows")
 	polls := flag.Int("polls", 1000, "waiting long polls")
+	only := flag.String("only", "", "the rows to run, of floor, embedded, puts, gets, bulk, listings, polls, scans (gets need puts, listings bulk, scans both)")
 	profile := flag.String("cpuprofile", "", "write a processor profile of all rows to this file")
 	flag.Parse()
 	if *profile != "" {
@@ -72,13 +84,13 @@ func main() {
 		defer f.Close()
 		defer pprof.StopCPUProfile()
 	}
-	if err := run(*dir, *seconds, *rows, *polls); err != nil {
+	if err := run(*dir, *only, *seconds, *rows, *polls); err != nil {
 		fmt.Fprintln(os.Stderr, "door:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir string, seconds float64, rows, polls int) error {
+func run(dir, only string, seconds float64, rows, polls int) error {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp(dir, "osier-door-*")
 	if err != nil {
@@ -104,9 +116,17 @@ func run(dir string, seconds float64, rows, polls int) error {
 	go hs.Serve(l) // ends with Close
 	defer hs.Close()
 	b := &bench{eng: eng, host: l.Addr().String(), seconds: time.Duration(seconds * float64(time.Second)), rows: rows}
-	for _, step := range []func(context.Context) error{b.floor(dir), b.embedded, b.puts, b.gets, b.bulk, b.listings,
-		func(ctx context.Context) error { return b.polls(ctx, polls) }, b.underScans} {
-		if err := step(ctx); err != nil {
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"floor", b.floor(dir)}, {"embedded", b.embedded}, {"puts", b.puts}, {"gets", b.gets}, {"bulk", b.bulk}, {"listings", b.listings},
+		{"polls", func(ctx context.Context) error { return b.polls(ctx, polls) }}, {"scans", b.underScans},
+	} {
+		if only != "" && !slices.Contains(strings.Split(only, ","), step.name) {
+			continue
+		}
+		if err := step.run(ctx); err != nil {
 			return err
 		}
 	}
@@ -182,7 +202,7 @@ func (b *bench) embedded(ctx context.Context) error {
 	docs := osier.NewCollection[osier.Raw](osier.DefaultCollection)
 	var wg sync.WaitGroup
 	var total atomic.Int64
-	each := processor(&b.turns)
+	each, groups := processor(&b.turns), b.groups(ctx)
 	began := time.Now()
 	errs := make([]error, writers)
 	for w := range writers {
@@ -204,7 +224,7 @@ func (b *bench) embedded(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Printf("embedded: insert 1 KiB, 64 writers        %8.0f /s   %s\n", float64(total.Load())/time.Since(began).Seconds(), each())
+	fmt.Printf("embedded: insert 1 KiB, 64 writers        %8.0f /s   %s %s\n", float64(total.Load())/time.Since(began).Seconds(), each(), groups())
 	return nil
 }
 
@@ -219,11 +239,11 @@ func (b *bench) create(name string) error {
 	return err
 }
 
-func (b *bench) puts(context.Context) error {
+func (b *bench) puts(ctx context.Context) error {
 	if err := b.create("puts"); err != nil {
 		return err
 	}
-	each := processor(&b.turns)
+	each, groups := processor(&b.turns), b.groups(ctx)
 	rate, times, err := b.clients(writers, func(c *conn, rng *rand.Rand, w, i int) error {
 		_, err := c.do("PUT", fmt.Sprintf("/puts/d%03d-%08d", w, i), document(rng, docBytes), io.Discard, 201)
 		return err
@@ -231,7 +251,7 @@ func (b *bench) puts(context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("PUT 1 KiB, 64 clients                     %8.0f /s   %s p50 %v p99 %v\n", rate, each(), percentile(times, 50), percentile(times, 99))
+	fmt.Printf("PUT 1 KiB, 64 clients                     %8.0f /s   %s p50 %v p99 %v, %s\n", rate, each(), percentile(times, 50), percentile(times, 99), groups())
 	return nil
 }
 
