@@ -3,7 +3,6 @@ package pot
 import (
 	"encoding/binary"
 	"math/bits"
-	"reflect"
 	"slices"
 	"unsafe"
 )
@@ -11,15 +10,9 @@ import (
 // appendWhole appends the payload of v if v points to a struct with a flat plan.
 // It reports false if that is not so or v cannot be encoded.
 func (o *EncodeOptions) appendWhole(dst []byte, v any) ([]byte, bool) {
-	if o.Link || v == nil {
-		return dst, false
-	}
-	pl := recentPlan(reflect.TypeOf(v))
-	if pl == nil || pl.enc != opPtr || pl.elem.enc != opStruct {
-		return dst, false
-	}
-	p := reflect.ValueOf(v).UnsafePointer()
-	if p == nil {
+	e := (*eface)(unsafe.Pointer(&v))
+	pl, p := recentPlan(e.typ), e.data
+	if pl == nil || pl.enc != opPtr || pl.elem.enc != opStruct || p == nil || o.Link {
 		return dst, false
 	}
 	var fp *flatPlan
