@@ -331,15 +331,14 @@ func (l *leaf) plain() bool {
 	return false
 }
 
+// newLeaf makes a leaf. The memory of the bytes before it is whole words, so that
+// they can be copied by words.
 func newLeaf(before []byte, pl *plan, o op, offset uintptr, depth int) leaf {
-	l := leaf{op: o, before: string(before), offset: offset, plan: pl, depth: int8(depth)}
-	if len(before) <= 8 {
-		l.short = true
-		for i, c := range before {
-			l.word |= uint64(c) << (8 * i)
-			l.mask |= 0xff << (8 * i)
-		}
-	}
+	l := leaf{op: o, offset: offset, plan: pl, depth: int8(depth), short: len(before) <= 8}
+	words := make([]byte, max((len(before)+7)&^7, 8))
+	copy(words, before)
+	l.before, l.word = string(words)[:len(before)], word(words)
+	l.mask = 1<<(8*len(before)) - 1
 	return l
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // flatThing has leaves of every kind that a flat plan may have, names that occur
@@ -521,7 +522,7 @@ func TestTextsOfEveryLength(t *testing.T) {
 				text := strings.Repeat("abcdefgh", 20)[:at] + odd + strings.Repeat("ABCDEFGH", 20)[:n-at]
 				dst := make([]byte, len(text)+1)
 				want := utf8.ValidString(text)
-				if got := copyText(dst, text); got != want || string(dst) != text+"\x00" {
+				if got := copyText(unsafe.Pointer(&dst[0]), text); got != want || string(dst) != text+"\x00" {
 					t.Fatalf("%q: want %v, got %v and %q", text, want, got, dst)
 				}
 				if got := validText([]byte(text)); got != want {
