@@ -134,9 +134,7 @@ func (w *Writer) appendNumbers(dst []uint32, st *structPlan) (_ []uint32, known 
 // appendLeaf writes, both of which make that room again.
 func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bool) {
 	from, i := len(b), len(b)
-	if cap(b)-i < fp.room {
-		b = slices.Grow(b, fp.room)
-	}
+	b = slices.Grow(b, fp.room)
 	out, size := unsafe.Pointer(unsafe.SliceData(b)), cap(b)
 	leaves := fp.leaves
 	var counts [maxCounts]int // where the counts of maps are
@@ -155,14 +153,15 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 			if !l.option.zero(vp) {
 				continue
 			}
-			if k++; fp.record {
-				before := leaves[k].before
-				i += copy(unsafe.Slice((*byte)(out), size)[i:], before)
-				*(*byte)(unsafe.Add(out, i)) = specAbsent
+			k++
+			i = fp.leaveOut(out, i, leaves[k].before, counts[l.depth])
+		case opTextPtr:
+			if vp = *(*unsafe.Pointer)(vp); vp == nil {
+				*(*byte)(unsafe.Add(out, i)) = specNone
 				i++
-			} else {
-				*(*byte)(unsafe.Add(out, counts[l.depth]))--
+				continue
 			}
+			fallthrough
 		case opString:
 			s := *(*string)(vp)
 			if need := len(s) + int(l.room); size-i < need {
@@ -172,15 +171,8 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 				return unsafe.Slice((*byte)(out), size)[:from], false
 			}
 		case opTexts:
-			texts := *(*[]string)(vp)
-			i = setHeader(out, i, kindSeq, len(texts))
-			for _, s := range texts {
-				if need := len(s) + int(l.room); size-i < need {
-					out, size = growFlat(out, size, i, need)
-				}
-				if i = setText(out, i, s); i < 0 {
-					return unsafe.Slice((*byte)(out), size)[:from], false
-				}
+			if out, size, i = setTexts(out, size, i, *(*[]string)(vp), int(l.room)); i < 0 {
+				return unsafe.Slice((*byte)(out), size)[:from], false
 			}
 		case opUint8:
 			*(*[2]byte)(unsafe.Add(out, i)) = [2]byte{uintTag, *(*uint8)(vp)}
@@ -209,6 +201,18 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 		}
 	}
 	return unsafe.Slice((*byte)(out), size)[:i], true
+}
+
+// leaveOut says that a value is absent: in its place, behind the bytes before it,
+// or in the count of the map.
+func (fp *flatPlan) leaveOut(out unsafe.Pointer, i int, before string, count int) int {
+	if !fp.record {
+		*(*byte)(unsafe.Add(out, count))--
+		return i
+	}
+	i += copy(unsafe.Slice((*byte)(unsafe.Add(out, i)), len(before)), before)
+	*(*byte)(unsafe.Add(out, i)) = specAbsent
+	return i + 1
 }
 
 // growFlat makes room for need bytes behind the first i.
@@ -277,14 +281,26 @@ func setHeader(out unsafe.Pointer, i int, kind byte, arg int) int {
 	return i + len(appendHeader(unsafe.Slice((*byte)(unsafe.Add(out, i)), leafRoom)[:0], kind, uint64(arg)))
 }
 
+// setTexts sets a sequence of texts, makes room for each, and returns where it
+// ends, or -1 if one is not UTF-8.
+func setTexts(out unsafe.Pointer, size, i int, texts []string, room int) (_ unsafe.Pointer, _, end int) {
+	i = setHeader(out, i, kindSeq, len(texts))
+	for _, s := range texts {
+		if need := len(s) + room; size-i < need {
+			out, size = growFlat(out, size, i, need)
+		}
+		if i = setText(out, i, s); i < 0 {
+			break
+		}
+	}
+	return out, size, i
+}
+
 // appendLeaf appends a value of a less common type, and makes room for what
 // follows. It reports false if the value cannot be encoded.
 func appendLeaf(b []byte, l *leaf, p unsafe.Pointer, w *Writer) (_ []byte, done bool) {
-	i, room := len(b), int(l.room)
+	room := int(l.room)
 	switch l.op {
-	case opTextPtr:
-		b, i = putTextPtr(b[:cap(b)], i, *(**string)(p), room)
-		return b[:max(i, 0)], i >= 0
 	case opStructs, opStructPtr:
 		b, done = appendStructs(b, l, p, w)
 	default:
@@ -339,13 +355,4 @@ func putText(b []byte, i int, s string, room int) ([]byte, int) {
 		b = b[:cap(b)]
 	}
 	return b, setText(unsafe.Pointer(unsafe.SliceData(b)), i, s)
-}
-
-// putTextPtr puts none, or the text pointed to in the way of putText.
-func putTextPtr(b []byte, i int, s *string, room int) ([]byte, int) {
-	if s == nil {
-		b[i] = specNone
-		return b, i + 1
-	}
-	return putText(b, i, *s, room)
 }

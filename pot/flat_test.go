@@ -267,6 +267,13 @@ func TestFlatStructsWithin(t *testing.T) {
 			if string(payload[headerSize:]) != string(general) {
 				t.Fatalf("%+v in mode %v: want %x, got %x", v.value, mode, general, payload[headerSize:])
 			}
+			table := NewTable(nil)
+			withTable := mustMarshal(t, &EncodeOptions{Mode: mode, Table: table}, v.value)
+			again, err := Transcode(nil, withTable, &DecodeOptions{Table: table}, &EncodeOptions{Canonical: true})
+			plain, plainErr := Transcode(nil, payload, nil, &EncodeOptions{Canonical: true})
+			if err != nil || plainErr != nil || string(again) != string(plain) {
+				t.Fatalf("%+v in mode %v with a table: want %x, %v, got %x, %v", v.value, mode, plain, plainErr, again, err)
+			}
 			for depth := range 5 {
 				_, err := (&EncodeOptions{Mode: mode, MaxDepth: depth + 1}).Marshal(v.value)
 				_, listErr := (&EncodeOptions{Mode: mode, MaxDepth: depth + 2}).Marshal(list.Interface())
