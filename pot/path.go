@@ -40,8 +40,23 @@ func (p *Path) String() string { return strings.Join(p.names, ".") }
 // the same then.
 func (v *View) Find(payload []byte, p *Path) (Value, error) {
 	if v.ready {
-		if pos := v.follow(payload, p); pos > 0 {
-			return Value{r: &v.r, pos: pos}, nil
+		r, t := &v.r, p.trail.Load()
+		r.data, r.defined = payload, 0
+		if r.opts.Table == nil {
+			r.syms, r.shapes, r.shapeAt = r.syms[:0], r.shapes[:0], r.shapeAt[:0]
+		} else if s := r.opts.Table.snap.Load(); s != v.seen {
+			v.seen, r.syms, r.shapes = s, s.syms, s.shapes
+		}
+		pos := 0
+		if t != nil && t.seen == v.seen && t.header == v.header {
+			r.mode = t.mode
+			pos = t.follow(payload)
+		}
+		if pos == 0 {
+			pos = v.learn(p)
+		}
+		if pos > 0 {
+			return Value{r: r, pos: pos}, nil
 		}
 	}
 	root, err := v.Open(payload)
@@ -59,37 +74,6 @@ const (
 	maxNames = 256
 )
 
-// follow returns where the value at the end of a path is, or 0 if it takes the
-// general way to tell. The view has been opened before, so that its options are
-// known to be good.
-func (v *View) follow(payload []byte, p *Path) int {
-	r, pos := &v.r, 0
-	r.data, r.defined = payload, 0
-	if !r.opts.NoHeader {
-		mode, code := modeOf(payload)
-		if code != 0 {
-			return 0
-		}
-		r.mode, pos = mode, headerSize
-	}
-	if t := r.opts.Table; t == nil {
-		r.syms, r.shapes, r.shapeAt = r.syms[:0], r.shapes[:0], r.shapeAt[:0]
-	} else if s := t.snap.Load(); s != v.seen {
-		v.seen, r.syms, r.shapes = s, s.syms, s.shapes
-	}
-	end := 0
-	if t := p.trail.Load(); t != nil && t.mode == r.mode && t.seen == v.seen {
-		end = t.follow(payload, pos)
-	}
-	if end == 0 {
-		end = v.learn(pos, p)
-	}
-	if end == 0 || payload[end] == specAbsent || r.opts.Table == nil && !scalar(payload[end]) {
-		return 0 // not there, or it may refer to names, which have not been entered
-	}
-	return end
-}
-
 // scalar reports whether an atom that begins with c is a value by itself.
 func scalar(c byte) bool {
 	return c <= specTrue || c >= intTag && c < seqTag || c >= bytesTag
@@ -99,23 +83,35 @@ func scalar(c byte) bool {
 // fit; from then on it does so ever more seldom.
 const always = 32
 
-// learn goes along a path from the value at pos, and makes the trail of it. It
-// returns where the path leads, or 0.
-func (v *View) learn(pos int, p *Path) int {
+// learn goes along a path, and makes the trail of it. It returns where the path
+// leads, or 0 if it takes the general way to tell. The view has been opened
+// before, so that its options are known to be good.
+func (v *View) learn(p *Path) int {
 	if n := p.lost.Add(1); n <= 0 || n > always && n&(n-1) != 0 {
 		return 0
 	}
-	w := walker{r: &v.r, from: pos}
+	r, pos := &v.r, 0
+	if !r.opts.NoHeader {
+		mode, code := modeOf(r.data)
+		if code != 0 {
+			return 0
+		}
+		r.mode, pos = mode, headerSize
+	}
+	w := walker{r: r}
 	for i, name := range p.names {
 		if pos = w.step(pos, name, p.indices[i]); pos == 0 {
 			return 0
 		}
 	}
-	if pos >= len(v.r.data) {
+	switch {
+	case pos >= len(r.data) || r.data[pos] == specAbsent:
 		return 0
+	case r.opts.Table == nil && !scalar(r.data[pos]):
+		return 0 // it may refer to names, which have not been entered
 	}
 	t := w.trail(pos, p.trail.Load())
-	t.mode, t.seen = v.r.mode, v.seen
+	t.mode, t.header, t.seen, t.scalar = r.mode, v.header, v.seen, r.opts.Table == nil
 	p.trail.Store(t)
 	return pos
 }
@@ -125,7 +121,6 @@ func (v *View) learn(pos int, p *Path) int {
 // there, or takes a closer look; they lead nowhere that the general way does not.
 type walker struct {
 	r      *Reader
-	from   int
 	names  []string // those that the payload defines
 	shapes [][]string
 	atoms  []passed
@@ -260,7 +255,7 @@ func (w *walker) pass(pos, n int) int {
 			continue
 		}
 		kind, arg, next, code := parseHeader(data, pos)
-		if code != 0 || arg > maxTrail || next-w.from > maxTrail {
+		if code != 0 || arg > maxTrail || next > maxTrail {
 			return 0
 		}
 		n--
@@ -304,40 +299,37 @@ func atomEnd(data []byte, pos int) int {
 }
 
 // A trail is the way through a payload to a value: bytes of which some are the
-// same in every payload of the kind (names, the first bytes of numbers), and
-// between them atoms of any length. It saves going from atom to atom, where each
-// tells only when it is there how long it is.
+// same in every payload of the kind (names, the first bytes of numbers and of
+// texts of a fixed length), and between them atoms of any length. It saves going
+// from atom to atom, where each tells only when it is there how long it is.
 type trail struct {
-	mode  Mode
-	seen  *snapshot // of the table whose numbers the bytes are
-	legs  []leg
-	least int // bytes that there must be from the value on
+	mode   Mode
+	header bool      // the payload has a header
+	scalar bool      // the value must be one
+	seen   *snapshot // of the table whose numbers the bytes are
+	legs   []leg
+	least  int // bytes that there must be from the value on
 
-	heads []byte // the first bytes of the atoms passed
-	free  []bool // which of them differ
+	heads []uint16 // the first bytes of the atoms passed
+	free  []bool   // which of them differ
 }
 
-// leg is up to eight bytes, of which those that are always the same have a mask,
-// and then a number of atoms.
+// leg is a number of bytes, of whose first eight those that are always the same
+// have a mask, and then a number of atoms.
 type leg struct {
 	word, mask  uint64
 	size, atoms int
 }
 
-// trail makes the trail of a walk to pos. Numbers begin as they did in the last
-// trail, or else they are free, as texts always are.
+// trail makes the trail of a walk to pos. Atoms begin as they did in the last
+// trail, or else they are free.
 func (w *walker) trail(pos int, last *trail) *trail {
 	t := new(trail)
 	for i, a := range w.atoms {
-		head := w.r.data[a.from]
+		head := headOf(w.r.data, a.from)
 		t.heads = append(t.heads, head)
-		free := head >= bytesTag
-		if last != nil && len(last.heads) == len(w.atoms) {
-			free = free || last.free[i] || last.heads[i] != head
-		}
-		t.free = append(t.free, free)
+		t.free = append(t.free, last != nil && len(last.heads) == len(w.atoms) && (last.free[i] || last.heads[i] != head))
 	}
-	from := w.from
 	short := 0 // how much longer than one byte free atoms are
 	for i := len(w.atoms) - 1; i >= 0; i-- {
 		for len(w.counts) > 0 && w.counts[len(w.counts)-1].at > w.atoms[i].from {
@@ -350,7 +342,7 @@ func (w *walker) trail(pos int, last *trail) *trail {
 	for len(w.counts) > 0 {
 		t.need(&w.counts, pos, short)
 	}
-	begin := 0
+	from, begin := 0, 0
 	for i, a := range w.atoms {
 		if t.free[i] {
 			t.add(w.r.data, from, a.from, w.atoms[begin:i])
@@ -360,6 +352,15 @@ func (w *walker) trail(pos int, last *trail) *trail {
 	}
 	t.add(w.r.data, from, pos, w.atoms[begin:])
 	return t
+}
+
+// headOf returns the first byte of an atom, and the next if it is of the header.
+func headOf(data []byte, pos int) uint16 {
+	head := uint16(data[pos])
+	if data[pos]&moreFlag != 0 {
+		head |= uint16(data[pos+1]) << 8
+	}
+	return head
 }
 
 // need takes the last count off the list, behind which there may be fewer bytes
@@ -373,33 +374,33 @@ func (t *trail) need(counts *[]counted, pos, fewer int) {
 
 // add adds the bytes from from to end, which hold the atoms.
 func (t *trail) add(data []byte, from, end int, atoms []passed) {
-	if from == end && len(t.legs) > 0 {
-		return
+	if len(t.legs) == 0 || from < end {
+		t.legs = append(t.legs, leg{})
 	}
-	for {
-		l := leg{size: min(end-from, 8)}
-		for i := range l.size {
-			for len(atoms) > 0 && atoms[0].end <= from+i {
-				atoms = atoms[1:]
-			}
-			if len(atoms) == 0 || from+i <= atoms[0].from {
-				l.word |= uint64(data[from+i]) << (8 * i)
-				l.mask |= 0xff << (8 * i)
-			}
+	l := &t.legs[len(t.legs)-1]
+	for at := from; at < end; at++ {
+		for len(atoms) > 0 && atoms[0].end <= at {
+			atoms = atoms[1:]
 		}
-		t.legs = append(t.legs, l)
-		if from += l.size; from == end {
-			return
+		if len(atoms) == 0 || at <= atoms[0].from || at == atoms[0].from+1 && data[atoms[0].from]&moreFlag != 0 {
+			if l.size >= 8 {
+				t.legs = append(t.legs, leg{})
+				l = &t.legs[len(t.legs)-1]
+			}
+			l.word |= uint64(data[at]) << (8 * l.size)
+			l.mask |= 0xff << (8 * l.size)
 		}
+		l.size++
 	}
 }
 
-// follow returns where the trail leads from pos, or 0 if it does not fit.
-func (t *trail) follow(data []byte, pos int) int {
+// follow returns where the trail leads, or 0 if it does not fit.
+func (t *trail) follow(data []byte) int {
+	pos := 0
 	for i := range t.legs {
 		l := &t.legs[i]
 		if pos+8 <= len(data) {
-			if (word(data[pos:])^l.word)&l.mask != 0 {
+			if (word(data[pos:pos+8])^l.word)&l.mask != 0 {
 				return 0
 			}
 		} else if !l.ends(data, pos) {
@@ -415,13 +416,18 @@ func (t *trail) follow(data []byte, pos int) int {
 	if pos >= len(data) || len(data)-pos < t.least {
 		return 0
 	}
+	if c := data[pos]; c == specAbsent || t.scalar && !scalar(c) {
+		return 0
+	}
 	return pos
 }
 
 // ends reports whether the leg's bytes are there at the end of the input, where
 // a whole word cannot be read.
+//
+//go:noinline
 func (l *leg) ends(data []byte, pos int) bool {
-	if pos+l.size > len(data) {
+	if pos+min(l.size, 8) > len(data) {
 		return false
 	}
 	var buf [8]byte

@@ -13,9 +13,10 @@ import (
 // behind; Valid checks a whole payload. A View and the values from it belong to
 // one goroutine, and the payload must not change while they are in use.
 type View struct {
-	r     Reader
-	ready bool      // Find may try the short way
-	seen  *snapshot // of the table, when Find was called last
+	r      Reader
+	ready  bool      // Find may try the short way
+	header bool      // payloads have one
+	seen   *snapshot // of the table, when Find was called last
 }
 
 // NewView returns a view to be used for many payloads; nil options are the
@@ -56,7 +57,7 @@ func (v *View) Open(payload []byte) (Value, error) {
 			return Value{}, err
 		}
 	}
-	v.ready = !r.opts.Canonical && r.opts.MaxAlloc == 0
+	v.ready, v.header = !r.opts.Canonical && r.opts.MaxAlloc == 0, !r.opts.NoHeader
 	return Value{r: r, pos: r.pos}, nil
 }
 
