@@ -83,18 +83,22 @@ func (o *DecodeOptions) undo(cause error, data []byte, before TableVersion) {
 
 // decode decodes the next value, which may be the whole payload.
 func (r *Reader) decode(v any, whole bool) error {
-	rv := reflect.ValueOf(v)
-	if rv.Kind() != reflect.Pointer || rv.IsNil() {
-		return encodeError(ErrUnsupported, "decoding needs a pointer, not %T", v)
-	}
-	pl, err := planOf(rv.Type())
-	if err != nil {
-		return err
+	e := (*eface)(unsafe.Pointer(&v))
+	pl := recentPlan(e.typ)
+	if pl == nil || pl.dec != opPtr || e.data == nil {
+		rv := reflect.ValueOf(v)
+		if rv.Kind() != reflect.Pointer || rv.IsNil() {
+			return encodeError(ErrUnsupported, "decoding needs a pointer, not %T", v)
+		}
+		var err error
+		if pl, err = planOf(rv.Type()); err != nil {
+			return err
+		}
 	}
 	if whole && pl.elem.dec == opStruct {
-		return r.wholeInto(pl.elem, rv.UnsafePointer())
+		return r.wholeInto(pl.elem, e.data)
 	}
-	return r.value(pl.elem, pl.elem.dec, rv.UnsafePointer())
+	return r.value(pl.elem, pl.elem.dec, e.data)
 }
 
 // value decodes the next value by op o of plan pl into p.

@@ -15,7 +15,8 @@
 //	enc := pot.EncodeOptions{Mode: pot.Shapes, Table: table}
 //	dec := pot.DecodeOptions{Table: table}
 //
-// [View] reads single values out of a payload without decoding it, [ToJSON],
+// [View] reads single values out of a payload without decoding it, quickest
+// along a [Path] that is used for many payloads, [ToJSON],
 // [FromJSON], [ToCBOR], [FromCBOR] and [Transcode] convert payloads without Go
 // types, [Canonical] makes equal values equal bytes, [Explain] and [Format]
 // show payloads to people.

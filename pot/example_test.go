@@ -76,6 +76,26 @@ func ExampleValue_Get() {
 	// Output: Brigitte Helm <nil>
 }
 
+// A path reads the same field of many payloads.
+func ExampleView_Find() {
+	view, year := pot.NewView(nil), pot.NewPath("year")
+	for _, film := range []Film{{"M", 1931, nil}, {"Metropolis", 1927, []string{"Brigitte Helm"}}} {
+		payload, err := pot.Marshal(film)
+		if err != nil {
+			log.Fatal(err)
+		}
+		v, err := view.Find(payload, year)
+		if err != nil {
+			log.Fatal(err)
+		}
+		n, err := v.Int()
+		fmt.Println(n, err)
+	}
+	// Output:
+	// 1931 <nil>
+	// 1927 <nil>
+}
+
 type Figure interface{ Area() float64 }
 
 type Square struct{ Side float64 }

@@ -52,6 +52,7 @@ const (
 	maxLeafSize = 1 << 10 // of elements, in bytes
 	maxCounts   = 4       // levels of structs whose fields may be absent
 	maxLevels   = 64      // of structs within structs
+	maxWithin   = 3       // lists of structs within lists of structs, with a table
 	leafRoom    = 12      // of a value: a header and eight bytes, or a header of text
 	wordRoom    = 8
 )
@@ -98,6 +99,7 @@ type flattener struct {
 	w        *Writer
 	decode   bool
 	whole    bool // encoding a whole payload: lists of structs define names where they are
+	within   int  // lists and pointers that the struct is within
 	before   []byte
 	optional bool // a field may be absent
 	repeated bool // a name defined within the struct is used again
@@ -186,24 +188,28 @@ func (fl *flattener) moves(f *field) bool {
 }
 
 // structs makes the leaf's plan of a slice of structs or a pointer to one, which
-// define their names where they occur first, or returns nil.
+// without a table define their names where they occur first, or returns nil.
 func (fl *flattener) structs(f *field, o op, depth int) *plan {
-	elem := f.plan.elem
-	if !fl.whole || o != opSlice && o != opPtr || elem.enc != opStruct {
+	elem, table := f.plan.elem, fl.w.opts.Table != nil
+	switch {
+	case o != opSlice && o != opPtr || elem.enc != opStruct || fl.decode:
+		return nil
+	case !fl.whole && (!table || fl.within >= maxWithin):
 		return nil
 	}
 	symbols, shapes := min(fl.symbols, int32(fl.w.nsymbols)), min(fl.shapes, fl.w.nshapes)
 	pl := &plan{typ: f.plan.typ, size: f.plan.size, elem: elem}
 	for _, part := range []**flatPlan{&pl.first, &pl.rest} {
 		sub := newFlattener(fl.w)
-		sub.symbols, sub.shapes = fl.symbols, fl.shapes
+		sub.symbols, sub.shapes, sub.within = fl.symbols, fl.shapes, fl.within+1
 		*part = sub.flatten(elem.st)
-		if *part == noFlatPlan || sub.optional && !sub.out.record {
+		if *part == noFlatPlan || sub.optional && !sub.out.record && !table {
 			return nil
 		}
 		fl.repeated = fl.repeated || sub.repeated
 		fl.out.depth = max(fl.out.depth, depth+1+sub.out.depth)
-		if o == opPtr {
+		if o == opPtr || table {
+			pl.rest = pl.first
 			break
 		}
 	}
@@ -331,15 +337,14 @@ func (l *leaf) plain() bool {
 	return false
 }
 
+// newLeaf makes a leaf. The memory of the bytes before it is whole words, so that
+// they can be copied by words.
 func newLeaf(before []byte, pl *plan, o op, offset uintptr, depth int) leaf {
-	l := leaf{op: o, before: string(before), offset: offset, plan: pl, depth: int8(depth)}
-	if len(before) <= 8 {
-		l.short = true
-		for i, c := range before {
-			l.word |= uint64(c) << (8 * i)
-			l.mask |= 0xff << (8 * i)
-		}
-	}
+	l := leaf{op: o, offset: offset, plan: pl, depth: int8(depth), short: len(before) <= 8}
+	words := make([]byte, max((len(before)+7)&^7, 8))
+	copy(words, before)
+	l.before, l.word = string(words)[:len(before)], word(words)
+	l.mask = 1<<(8*len(before)) - 1
 	return l
 }
 

@@ -215,7 +215,7 @@ func (r *Reader) quickText(p *string, pos int) int {
 	if r.opts.Strings != CopyStrings || n > len(r.chunk) || len(*p) == n {
 		return r.otherText(p, text, from)
 	}
-	if !copyText(r.chunk, unsafe.String(unsafe.SliceData(text), n)) || r.budget < int64(n) {
+	if !copyText(unsafe.Pointer(unsafe.SliceData(r.chunk)), unsafe.String(unsafe.SliceData(text), n)) || r.budget < int64(n) {
 		return 0
 	}
 	r.budget -= int64(n)

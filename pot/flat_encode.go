@@ -1,9 +1,8 @@
 package pot
 
 import (
-	"encoding/binary"
+	"math"
 	"math/bits"
-	"reflect"
 	"slices"
 	"unsafe"
 )
@@ -11,15 +10,9 @@ import (
 // appendWhole appends the payload of v if v points to a struct with a flat plan.
 // It reports false if that is not so or v cannot be encoded.
 func (o *EncodeOptions) appendWhole(dst []byte, v any) ([]byte, bool) {
-	if o.Link || v == nil {
-		return dst, false
-	}
-	pl := recentPlan(reflect.TypeOf(v))
-	if pl == nil || pl.enc != opPtr || pl.elem.enc != opStruct {
-		return dst, false
-	}
-	p := reflect.ValueOf(v).UnsafePointer()
-	if p == nil {
+	e := (*eface)(unsafe.Pointer(&v))
+	pl, p := recentPlan(e.typ), e.data
+	if pl == nil || pl.enc != opPtr || pl.elem.enc != opStruct || p == nil || o.Link {
 		return dst, false
 	}
 	var fp *flatPlan
@@ -135,19 +128,21 @@ func (w *Writer) appendNumbers(dst []uint32, st *structPlan) (_ []uint32, known 
 // appendFlat appends a struct by its flat plan. It reports false if a value
 // cannot be encoded; then b is as it was. The writer is needed only if the plan
 // is not plain.
+//
+// It writes to memory that it has made sure is there, without asking again: a
+// leaf's room covers it and all that follow, but for texts and for what
+// appendLeaf writes, both of which make that room again.
 func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bool) {
 	from, i := len(b), len(b)
-	if cap(b)-i < fp.room {
-		b = slices.Grow(b, fp.room)
-	}
-	b = b[:cap(b)]
+	b = slices.Grow(b, fp.room)
+	out, size := unsafe.Pointer(unsafe.SliceData(b)), cap(b)
+	leaves := fp.leaves
 	var counts [maxCounts]int // where the counts of maps are
-	for k := 0; k < len(fp.leaves); k++ {
-		l := &fp.leaves[k]
-		if l.short {
-			binary.LittleEndian.PutUint64(b[i:], l.word)
-		} else {
-			copy(b[i:], l.before)
+	for k := 0; k < len(leaves); k++ {
+		l := &leaves[k]
+		setWord(out, i, l.word)
+		if !l.short {
+			setLong(out, i, l.before)
 		}
 		i += len(l.before)
 		vp := unsafe.Add(p, l.offset)
@@ -158,56 +153,154 @@ func appendFlat(b []byte, fp *flatPlan, p unsafe.Pointer, w *Writer) ([]byte, bo
 			if !l.option.zero(vp) {
 				continue
 			}
-			if k++; fp.record {
-				i += copy(b[i:], fp.leaves[k].before)
-				b[i] = specAbsent
+			k++
+			i = fp.leaveOut(out, i, leaves[k].before, counts[l.depth])
+		case opTextPtr:
+			if vp = *(*unsafe.Pointer)(vp); vp == nil {
+				*(*byte)(unsafe.Add(out, i)) = specNone
 				i++
-			} else {
-				b[counts[l.depth]]--
+				continue
 			}
+			fallthrough
 		case opString:
-			if b, i = putText(b, i, *(*string)(vp), int(l.room)); i < 0 {
-				return b[:from], false
+			s := *(*string)(vp)
+			if need := len(s) + int(l.room); size-i < need {
+				out, size = growFlat(out, size, i, need)
+			}
+			if i = setText(out, i, s); i < 0 {
+				return unsafe.Slice((*byte)(out), size)[:from], false
+			}
+		case opTexts:
+			if out, size, i = setTexts(out, size, i, *(*[]string)(vp), int(l.room)); i < 0 {
+				return unsafe.Slice((*byte)(out), size)[:from], false
 			}
 		case opUint8:
-			b[i], b[i+1] = uintTag, *(*uint8)(vp)
+			*(*[2]byte)(unsafe.Add(out, i)) = [2]byte{uintTag, *(*uint8)(vp)}
 			i += 2
 		case opUint16:
-			i = putUint(b, i, uint64(*(*uint16)(vp)))
+			i = setUint(out, i, uint64(*(*uint16)(vp)))
 		case opUint32:
-			i = putUint(b, i, uint64(*(*uint32)(vp)))
+			i = setUint(out, i, uint64(*(*uint32)(vp)))
 		case opUint64:
-			i = putUint(b, i, *(*uint64)(vp))
+			i = setUint(out, i, *(*uint64)(vp))
 		case opInt32:
-			i = putInt(b, i, int64(*(*int32)(vp)))
+			i = setInt(out, i, int64(*(*int32)(vp)))
 		case opInt64:
-			i = putInt(b, i, *(*int64)(vp))
+			i = setInt(out, i, *(*int64)(vp))
 		case opBool:
-			i = len(appendBool(b[:i], *(*bool)(vp)))
+			*(*byte)(unsafe.Add(out, i)) = specFalse + *(*byte)(vp)
+			i++
 		case opFloat64:
-			i = len(appendFloat64(b[:i], *(*float64)(vp)))
+			i = setFloat(out, i, *(*float64)(vp))
 		default:
-			out, done := appendLeaf(b[:i], l, vp, w)
+			more, done := appendLeaf(unsafe.Slice((*byte)(out), size)[:i], l, vp, w)
 			if !done {
-				return b[:from], false
+				return unsafe.Slice((*byte)(out), size)[:from], false
 			}
-			b, i = out[:cap(out)], len(out)
+			out, size, i = unsafe.Pointer(unsafe.SliceData(more)), cap(more), len(more)
 		}
 	}
-	return b[:i], true
+	return unsafe.Slice((*byte)(out), size)[:i], true
+}
+
+// leaveOut says that a value is absent: in its place, behind the bytes before it,
+// or in the count of the map.
+func (fp *flatPlan) leaveOut(out unsafe.Pointer, i int, before string, count int) int {
+	if !fp.record {
+		*(*byte)(unsafe.Add(out, count))--
+		return i
+	}
+	i += copy(unsafe.Slice((*byte)(unsafe.Add(out, i)), len(before)), before)
+	*(*byte)(unsafe.Add(out, i)) = specAbsent
+	return i + 1
+}
+
+// growFlat makes room for need bytes behind the first i.
+//
+//go:noinline
+func growFlat(out unsafe.Pointer, size, i, need int) (unsafe.Pointer, int) {
+	b := slices.Grow(unsafe.Slice((*byte)(out), size)[:i], need)
+	return unsafe.Pointer(unsafe.SliceData(b)), cap(b)
+}
+
+// setLong sets all but the first eight bytes of a text whose memory is a number
+// of whole words.
+func setLong(out unsafe.Pointer, i int, text string) {
+	from := unsafe.Pointer(unsafe.StringData(text))
+	for k := 8; k < len(text); k += 8 {
+		*(*[8]byte)(unsafe.Add(out, i+k)) = *(*[8]byte)(unsafe.Add(from, k))
+	}
+}
+
+// setUint is appendUint where there is room for nine bytes.
+func setUint(out unsafe.Pointer, i int, v uint64) int {
+	n := int(numberLen[bits.Len64(v)])
+	*(*byte)(unsafe.Add(out, i)) = uintTag | byte(n-1)
+	setWord(out, i+1, v)
+	return i + 1 + n
+}
+
+// setInt is appendInt where there is room for nine bytes.
+func setInt(out unsafe.Pointer, i int, v int64) int {
+	n := int(numberLen[bits.Len64(uint64(v^v>>63))+1])
+	*(*byte)(unsafe.Add(out, i)) = intTag | byte(n-1)
+	setWord(out, i+1, uint64(v))
+	return i + 1 + n
+}
+
+// setFloat is appendFloat64 where there is room for nine bytes.
+func setFloat(out unsafe.Pointer, i int, v float64) int {
+	if float64(float32(v)) == v {
+		return i + len(appendFloat32(unsafe.Slice((*byte)(unsafe.Add(out, i)), leafRoom)[:0], float32(v)))
+	}
+	*(*byte)(unsafe.Add(out, i)) = floatTag | 7
+	setWord(out, i+1, math.Float64bits(v))
+	return i + 9
+}
+
+// setText sets a text, for which there is room, and returns its end, or -1 if it
+// is not UTF-8.
+func setText(out unsafe.Pointer, i int, s string) int {
+	i = setHeader(out, i, kindBytes, len(s))
+	if !copyText(unsafe.Add(out, i), s) {
+		return -1
+	}
+	return i + len(s)
+}
+
+// setHeader sets the header of an atom, for which there is room.
+func setHeader(out unsafe.Pointer, i int, kind byte, arg int) int {
+	switch {
+	case arg <= argMask:
+		*(*byte)(unsafe.Add(out, i)) = kind<<5 | byte(arg)
+		return i + 1
+	case arg < 1<<11:
+		*(*[2]byte)(unsafe.Add(out, i)) = [2]byte{kind<<5 | moreFlag | byte(arg&argMask), byte(arg >> 4)}
+		return i + 2
+	}
+	return i + len(appendHeader(unsafe.Slice((*byte)(unsafe.Add(out, i)), leafRoom)[:0], kind, uint64(arg)))
+}
+
+// setTexts sets a sequence of texts, makes room for each, and returns where it
+// ends, or -1 if one is not UTF-8.
+func setTexts(out unsafe.Pointer, size, i int, texts []string, room int) (_ unsafe.Pointer, _, end int) {
+	i = setHeader(out, i, kindSeq, len(texts))
+	for _, s := range texts {
+		if need := len(s) + room; size-i < need {
+			out, size = growFlat(out, size, i, need)
+		}
+		if i = setText(out, i, s); i < 0 {
+			break
+		}
+	}
+	return out, size, i
 }
 
 // appendLeaf appends a value of a less common type, and makes room for what
 // follows. It reports false if the value cannot be encoded.
 func appendLeaf(b []byte, l *leaf, p unsafe.Pointer, w *Writer) (_ []byte, done bool) {
-	i, room := len(b), int(l.room)
+	room := int(l.room)
 	switch l.op {
-	case opTexts:
-		b, i = putTexts(b[:cap(b)], i, *(*[]string)(p), room)
-		return b[:max(i, 0)], i >= 0
-	case opTextPtr:
-		b, i = putTextPtr(b[:cap(b)], i, *(**string)(p), room)
-		return b[:max(i, 0)], i >= 0
 	case opStructs, opStructPtr:
 		b, done = appendStructs(b, l, p, w)
 	default:
@@ -261,54 +354,5 @@ func putText(b []byte, i int, s string, room int) ([]byte, int) {
 		b = slices.Grow(b[:i], room)
 		b = b[:cap(b)]
 	}
-	switch {
-	case len(s) <= argMask:
-		b[i] = bytesTag | byte(len(s))
-		i++
-	case len(s) < 1<<11:
-		b[i], b[i+1] = bytesTag|moreFlag|byte(len(s)&argMask), byte(len(s)>>4)
-		i += 2
-	default:
-		i = len(appendHeader(b[:i], kindBytes, uint64(len(s))))
-	}
-	if !copyText(b[i:], s) {
-		return b, -1
-	}
-	return b, i + len(s)
-}
-
-// putTextPtr puts none, or the text pointed to in the way of putText.
-func putTextPtr(b []byte, i int, s *string, room int) ([]byte, int) {
-	if s == nil {
-		b[i] = specNone
-		return b, i + 1
-	}
-	return putText(b, i, *s, room)
-}
-
-// putTexts puts a sequence of texts, in the way of putText.
-func putTexts(b []byte, i int, texts []string, room int) ([]byte, int) {
-	i = len(appendHeader(b[:i], kindSeq, uint64(len(texts))))
-	for _, s := range texts {
-		if b, i = putText(b, i, s, room); i < 0 {
-			break
-		}
-	}
-	return b, i
-}
-
-// putUint is appendUint where there is room for nine bytes.
-func putUint(b []byte, i int, v uint64) int {
-	n := int(numberLen[bits.Len64(v)])
-	b[i] = uintTag | byte(n-1)
-	binary.LittleEndian.PutUint64(b[i+1:], v)
-	return i + 1 + n
-}
-
-// putInt is appendInt where there is room for nine bytes.
-func putInt(b []byte, i int, v int64) int {
-	n := int(numberLen[bits.Len64(uint64(v^v>>63))+1])
-	b[i] = intTag | byte(n-1)
-	binary.LittleEndian.PutUint64(b[i+1:], uint64(v))
-	return i + 1 + n
+	return b, setText(unsafe.Pointer(unsafe.SliceData(b)), i, s)
 }

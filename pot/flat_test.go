@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // flatThing has leaves of every kind that a flat plan may have, names that occur
@@ -265,6 +266,13 @@ func TestFlatStructsWithin(t *testing.T) {
 			payload := mustMarshal(t, &EncodeOptions{Mode: mode}, v.value)
 			if string(payload[headerSize:]) != string(general) {
 				t.Fatalf("%+v in mode %v: want %x, got %x", v.value, mode, general, payload[headerSize:])
+			}
+			table := NewTable(nil)
+			withTable := mustMarshal(t, &EncodeOptions{Mode: mode, Table: table}, v.value)
+			again, err := Transcode(nil, withTable, &DecodeOptions{Table: table}, &EncodeOptions{Canonical: true})
+			plain, plainErr := Transcode(nil, payload, nil, &EncodeOptions{Canonical: true})
+			if err != nil || plainErr != nil || string(again) != string(plain) {
+				t.Fatalf("%+v in mode %v with a table: want %x, %v, got %x, %v", v.value, mode, plain, plainErr, again, err)
 			}
 			for depth := range 5 {
 				_, err := (&EncodeOptions{Mode: mode, MaxDepth: depth + 1}).Marshal(v.value)
@@ -521,7 +529,7 @@ func TestTextsOfEveryLength(t *testing.T) {
 				text := strings.Repeat("abcdefgh", 20)[:at] + odd + strings.Repeat("ABCDEFGH", 20)[:n-at]
 				dst := make([]byte, len(text)+1)
 				want := utf8.ValidString(text)
-				if got := copyText(dst, text); got != want || string(dst) != text+"\x00" {
+				if got := copyText(unsafe.Pointer(&dst[0]), text); got != want || string(dst) != text+"\x00" {
 					t.Fatalf("%q: want %v, got %v and %q", text, want, got, dst)
 				}
 				if got := validText([]byte(text)); got != want {

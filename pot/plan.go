@@ -18,6 +18,7 @@ import (
 // live value of the plan's type.
 type plan struct {
 	typ  reflect.Type
+	id   uintptr // the type's address
 	enc  op
 	dec  op
 	elem *plan // of pointers, slices, arrays; the value of maps
@@ -195,26 +196,32 @@ func (n *names) add(text string) int32 {
 // recent holds plans by their types' addresses: a quicker way to most of them.
 var recent [64]atomic.Pointer[plan]
 
-func recentSlot(t reflect.Type) *atomic.Pointer[plan] {
-	return &recent[reflect.ValueOf(t).Pointer()/32%uintptr(len(recent))]
-}
-
-// recentPlan returns the plan for a type, or nil if it is not at hand.
-func recentPlan(t reflect.Type) *plan {
-	if pl := recentSlot(t).Load(); pl != nil && pl.typ == t {
+// recentPlan returns the plan for the type with an address, or nil if it is not
+// at hand.
+func recentPlan(id uintptr) *plan {
+	if pl := recent[id/32%uintptr(len(recent))].Load(); pl != nil && pl.id == id {
 		return pl
 	}
 	return nil
 }
 
+// eface is the memory of an empty interface: the address of its type, and the
+// value if that is a pointer.
+type eface struct {
+	typ  uintptr
+	data unsafe.Pointer
+}
+
 // planOf returns the plan for a type.
 func planOf(t reflect.Type) (*plan, error) {
-	if pl := recentPlan(t); pl != nil {
+	id := reflect.ValueOf(t).Pointer()
+	if pl := recentPlan(id); pl != nil {
 		return pl, nil
 	}
-	if pl, ok := plans.Load(t); ok {
-		recentSlot(t).Store(pl.(*plan))
-		return pl.(*plan), nil
+	if known, ok := plans.Load(t); ok {
+		pl := known.(*plan)
+		recent[id/32%uintptr(len(recent))].Store(pl)
+		return pl, nil
 	}
 	planBuild.Lock()
 	defer planBuild.Unlock()
@@ -286,7 +293,7 @@ func (pb *planner) plan(t reflect.Type) (*plan, error) {
 	if pl, ok := pb.made[t]; ok {
 		return pl, nil
 	}
-	pl := &plan{typ: t, size: t.Size()}
+	pl := &plan{typ: t, id: reflect.ValueOf(t).Pointer(), size: t.Size()}
 	pb.made[t] = pl
 	if err := pb.structural(pl, t); err != nil {
 		return nil, err

@@ -95,18 +95,23 @@ func (r *Reader) release() {
 		if cap(r.own) > maxSpareSymbols {
 			r.own = nil
 		}
-		if len(r.spare)+len(r.shapes) <= maxSpareShapes {
-			r.spare = append(r.spare, r.shapes...)
+		if len(r.shapes) > 0 {
+			if len(r.spare)+len(r.shapes) <= maxSpareShapes {
+				r.spare = append(r.spare, r.shapes...)
+			}
+			clear(r.shapes)
+			r.shapes = r.shapes[:0]
 		}
-		clear(r.shapes)
-		r.shapes = r.shapes[:0]
 	} else {
 		r.shapes = nil
 	}
 	if r.intern != nil {
 		clear(r.intern[:])
 	}
-	r.data, r.syms, r.opts = nil, nil, DecodeOptions{}
+	r.data, r.syms = nil, nil
+	if r.opts.Table != nil || r.opts.Unions != nil { // the others hold nothing
+		r.opts = DecodeOptions{}
+	}
 	readerPool.Put(r)
 }
 

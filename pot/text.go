@@ -37,48 +37,56 @@ func validText(b []byte) bool {
 
 func word(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
 
-func putWord(b []byte, v uint64) { binary.LittleEndian.PutUint64(b, v) }
-
-// copyText copies text to dst, which has room for it, and reports whether it is
-// UTF-8. Texts of up to 64 bytes are looked through by the loads that copy them.
-func copyText(dst []byte, text string) bool {
-	b := unsafe.Slice(unsafe.StringData(text), len(text))
-	n := len(b)
-	if n > 64 {
-		copy(dst, b)
-		return validText(b)
-	}
-	dst = dst[:n]
+// copyText copies text to dst, where there is room for it, and reports whether it
+// is UTF-8. Texts of up to 64 bytes are looked through by the loads that copy them.
+func copyText(dst unsafe.Pointer, text string) bool {
+	src, n := unsafe.Pointer(unsafe.StringData(text)), len(text)
 	var all uint64
 	switch {
+	case n > 64:
+		copy(unsafe.Slice((*byte)(dst), n), text)
+		return validText(unsafe.Slice((*byte)(src), n))
 	case n > 32:
-		all = copyWords(dst, b) | copyWords(dst[16:], b[16:]) | copyWords(dst[n-32:], b[n-32:]) | copyWords(dst[n-16:], b[n-16:])
+		all = copyWords(dst, src, 0) | copyWords(dst, src, 16) | copyWords(dst, src, n-32) | copyWords(dst, src, n-16)
 	case n > 16:
-		all = copyWords(dst, b) | copyWords(dst[n-16:], b[n-16:])
+		all = copyWords(dst, src, 0) | copyWords(dst, src, n-16)
 	case n >= 8:
-		first, last := word(b), word(b[n-8:])
+		first, last := getWord(src, 0), getWord(src, n-8)
 		all = first | last
-		putWord(dst, first)
-		putWord(dst[n-8:], last)
+		setWord(dst, 0, first)
+		setWord(dst, n-8, last)
 	case n >= 4:
-		first, last := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[n-4:])
+		head, tail := (*[4]byte)(src), (*[4]byte)(unsafe.Add(src, n-4))
+		first, last := binary.LittleEndian.Uint32(head[:]), binary.LittleEndian.Uint32(tail[:])
 		all = uint64(first | last)
-		binary.LittleEndian.PutUint32(dst, first)
-		binary.LittleEndian.PutUint32(dst[n-4:], last)
+		binary.LittleEndian.PutUint32((*[4]byte)(dst)[:], first)
+		binary.LittleEndian.PutUint32((*[4]byte)(unsafe.Add(dst, n-4))[:], last)
 	case n > 0:
-		first, middle, last := b[0], b[n/2], b[n-1]
+		to := unsafe.Slice((*byte)(dst), n)
+		first, middle, last := text[0], text[n/2], text[n-1]
 		all = uint64(first | middle | last)
-		dst[0], dst[n/2], dst[n-1] = first, middle, last
+		to[0], to[n/2], to[n-1] = first, middle, last
 	}
-	return all&highBits == 0 || utf8.Valid(b)
+	return all&highBits == 0 || utf8.ValidString(text)
 }
 
-// copyWords copies 16 bytes and returns which bits are set in either half.
-func copyWords(dst, src []byte) uint64 {
-	a, b := word(src), word(src[8:])
-	putWord(dst, a)
-	putWord(dst[8:], b)
-	return a | b
+// copyWords copies 16 bytes from place i and returns which bits are set in
+// either half.
+func copyWords(dst, src unsafe.Pointer, i int) uint64 {
+	first, last := getWord(src, i), getWord(src, i+8)
+	setWord(dst, i, first)
+	setWord(dst, i+8, last)
+	return first | last
+}
+
+// getWord gets eight bytes, of which the first is the lowest.
+func getWord(from unsafe.Pointer, i int) uint64 {
+	return binary.LittleEndian.Uint64((*[8]byte)(unsafe.Add(from, i))[:])
+}
+
+// setWord sets eight bytes, of which the first is the lowest.
+func setWord(out unsafe.Pointer, i int, v uint64) {
+	binary.LittleEndian.PutUint64((*[8]byte)(unsafe.Add(out, i))[:], v)
 }
 
 // ReadText reads a string.

@@ -13,7 +13,10 @@ import (
 // behind; Valid checks a whole payload. A View and the values from it belong to
 // one goroutine, and the payload must not change while they are in use.
 type View struct {
-	r Reader
+	r      Reader
+	ready  bool      // Find may try the short way
+	header bool      // payloads have one
+	seen   *snapshot // of the table, when Find was called last
 }
 
 // NewView returns a view to be used for many payloads; nil options are the
@@ -31,6 +34,7 @@ func NewView(opts *DecodeOptions) *View {
 // used for a payload of the same kind.
 func (v *View) Open(payload []byte) (Value, error) {
 	r := &v.r
+	v.seen = nil
 	if err := r.opts.check(); err != nil {
 		return Value{}, err
 	}
@@ -53,6 +57,7 @@ func (v *View) Open(payload []byte) (Value, error) {
 			return Value{}, err
 		}
 	}
+	v.ready, v.header = !r.opts.Canonical && r.opts.MaxAlloc == 0, !r.opts.NoHeader
 	return Value{r: r, pos: r.pos}, nil
 }
 
@@ -445,6 +450,11 @@ func (v Value) Variant() (name string, value Value, err error) {
 
 // Int returns a signed integer; it converts as Reader.ReadInt does.
 func (v Value) Int() (int64, error) {
+	if v.r != nil {
+		if n, end := quickWord(v.r.data, v.pos, intTag); end > 0 {
+			return int64(n), nil
+		}
+	}
 	r, err := v.at()
 	if err != nil {
 		return 0, err
@@ -454,6 +464,11 @@ func (v Value) Int() (int64, error) {
 
 // Uint returns an unsigned integer; it converts as Reader.ReadUint does.
 func (v Value) Uint() (uint64, error) {
+	if v.r != nil {
+		if n, end := quickWord(v.r.data, v.pos, uintTag); end > 0 {
+			return n, nil
+		}
+	}
 	r, err := v.at()
 	if err != nil {
 		return 0, err

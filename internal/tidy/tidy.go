@@ -16,7 +16,7 @@ type room struct {
 // forbidden, even if it points down.
 var rooms = []room{
 	{path: "", imports: []string{"pot", "internal/jsonplan", "internal/keys", "internal/mango"}, budget: 9100},
-	{path: "pot", budget: 9800},
+	{path: "pot", budget: 10300},
 	{path: "pocket", third: []string{"github.com/andybalholm/brotli", "golang.org/x/sys"}, budget: 7800},
 	{path: "cbor", imports: []string{""}, third: []string{"github.com/fxamacker/cbor/v2"}, budget: 200},
 	{path: "internal/keys", budget: 1400},
