@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -110,6 +111,7 @@ func (e *Engine) submit(ctx context.Context, r *request, size int) error {
 // another goroutine.
 func (e *Engine) lead(g *group, own store.Durability) {
 	q := &e.queue
+	e.gather(g)
 	q.order.Lock()
 	q.mu.Lock()
 	if q.next == g {
@@ -135,6 +137,22 @@ func (e *Engine) lead(g *group, own store.Durability) {
 		return
 	}
 	e.settle(g, pending)
+}
+
+// gather lets those who are about to submit join the group. An fsync that ends
+// wakes all who waited for it, and what they write next costs a group less than
+// groups of their own. Alone, a leader only looks once if anybody else can run.
+func (e *Engine) gather(g *group) {
+	for had := 1; ; {
+		runtime.Gosched()
+		e.queue.mu.Lock()
+		have := len(g.reqs)
+		e.queue.mu.Unlock()
+		if have == had {
+			return
+		}
+		had = have
+	}
 }
 
 // settle waits until a group is durable as its requests asked.
