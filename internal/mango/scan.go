@@ -1,6 +1,7 @@
 package mango
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"strings"
 	"unicode/utf16"
@@ -311,6 +312,22 @@ func compact(s string, i int) string {
 		}
 	}
 	return b.String()
+}
+
+// ascii reports whether a text is all ASCII.
+func ascii(s string) bool {
+	b := unsafe.Slice(unsafe.StringData(s), len(s))
+	var all uint64
+	for ; len(b) >= 32; b = b[32:] {
+		all |= binary.LittleEndian.Uint64(b) | binary.LittleEndian.Uint64(b[8:]) | binary.LittleEndian.Uint64(b[16:]) | binary.LittleEndian.Uint64(b[24:])
+	}
+	for ; len(b) >= 8; b = b[8:] {
+		all |= binary.LittleEndian.Uint64(b)
+	}
+	for _, c := range b {
+		all |= uint64(c)
+	}
+	return all&highBits == 0
 }
 
 // validText reports whether text is one JSON value in UTF-8.
