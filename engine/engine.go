@@ -16,6 +16,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -214,15 +216,30 @@ func (e *Engine) load() error {
 		return err
 	}
 	e.splits.noteAll(dbs)
+	if err := e.loadHorizon(); err != nil {
+		return err
+	}
+	if !e.opts.ReadOnly {
+		if err := e.dropStaged(); err != nil {
+			return err
+		}
+	}
+	e.start(dbs)
+	return nil
+}
+
+// start begins what goes on in the background. Until now nothing else ran: what
+// was loaded needed no locks.
+func (e *Engine) start(dbs map[string]*database) {
 	for _, db := range dbs {
+		if m := db.kv.Load(); m != nil {
+			m.deadlines.arm(m)
+		}
+		e.keepJournals(slices.Collect(maps.Values(db.journals)))
 		if db.defs.Load() != 0 {
 			e.tendSoon(db)
 		}
 	}
-	if err := e.loadHorizon(); err != nil || e.opts.ReadOnly {
-		return err
-	}
-	return e.dropStaged()
 }
 
 func later(a, b time.Time) time.Time {

@@ -238,7 +238,6 @@ func (e *Engine) loadJournals(db *database) {
 		j.durable = j.st.last
 	}
 	db.showJournals()
-	e.keepJournals(slices.Collect(maps.Values(db.journals)))
 }
 
 // publishJournals shows readers what a group has done to journals, once the store

@@ -110,7 +110,7 @@ func (e *Engine) loadKV(db *database) error {
 	}
 	return base.Scan([]byte{kv.SpaceExpiry}, []byte{kv.SpaceExpiry + 1}, false, func(key, _ []byte) bool {
 		if deadline, _, _, err := kv.ParseExpiry(key); err == nil {
-			e.kvOf(db).deadlines.note(e.kvOf(db), deadline)
+			e.kvOf(db).deadlines.next.Store(deadline) // start sets the timer
 		}
 		return false
 	})
