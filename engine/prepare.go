@@ -32,7 +32,7 @@ const minShare = 64 << 10
 // release.
 func (r *request) prepare(scratch *sync.Pool) (size int) {
 	c := r.cmd
-	jsons := 0
+	needed := false
 	for i := range c.Ops {
 		op := &c.Ops[i]
 		size += len(op.Body) + 64 + kvSize(op.KV)
@@ -40,11 +40,9 @@ func (r *request) prepare(scratch *sync.Pool) (size int) {
 			r.journals = true
 			size += journalOpSize(op.Journal)
 		}
-		if op.Codec <= osier.TagJSON && len(op.Body) > 0 {
-			jsons++
-		}
+		needed = needed || op.Codec <= osier.TagJSON && len(op.Body) > 0
 	}
-	if jsons == 0 {
+	if !needed {
 		return size
 	}
 	r.prepared, r.scratch = r.one.prepared[:], r.one.scratch[:0]

@@ -14,15 +14,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime/pprof"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	_ "github.com/mattn/go-sqlite3"
 
 	"github.com/osierdb/osier"
+	"github.com/osierdb/osier/bench/peers"
 	"github.com/osierdb/osier/engine"
 )
 
@@ -53,39 +52,22 @@ func body(i, n int, hot string) []byte {
 	return append(append(b, strings.Repeat("x", max(1, 198-len(b)))...), `"}`...)
 }
 
-func cpu() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // it has no other way to fail than a wrong argument
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // profiles is the beginning of the profiles' names; empty: none are wanted.
 var profiles string
 
-// profiled runs fn and writes its profile.
+// profiled runs fn and, if that is wanted, writes its profile.
 func profiled(name string, fn func() error) error {
 	if profiles == "" {
 		return fn()
 	}
-	f, err := os.Create(profiles + name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return err
-	}
-	defer pprof.StopCPUProfile()
-	return fn()
+	return peers.Profile(profiles+name, fn)
 }
 
 // spent measures fn.
 func spent(fn func() error) (wall, busy time.Duration, err error) {
-	began, before := time.Now(), cpu()
+	began, before := time.Now(), peers.CPUTime()
 	err = fn()
-	return time.Since(began), cpu() - before, err
+	return time.Since(began), peers.CPUTime() - before, err
 }
 
 // medianOf measures fn times times.

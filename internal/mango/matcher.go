@@ -101,27 +101,11 @@ func (m *Matcher) lacks(text string) bool {
 			}
 			asIs = true
 		}
-		if !t.in(text) {
+		if t.next(text, 0) < 0 {
 			t.found = 0
 			return true
 		}
 		t.found++
-	}
-	return false
-}
-
-// in reports whether the needle stands in a text.
-func (n *needle) in(text string) bool {
-	rare := n.name[n.rare]
-	for i := n.rare; i < len(text); i++ {
-		j := strings.IndexByte(text[i:], rare)
-		if j < 0 {
-			return false
-		}
-		i += j
-		if strings.HasPrefix(text[i-n.rare:], n.name) {
-			return true
-		}
 	}
 	return false
 }

@@ -37,6 +37,23 @@ type needle struct {
 	rare int    // which of its bytes to search for
 }
 
+// next returns where the needle stands next in a text, at place from or behind it,
+// or -1.
+func (n *needle) next(text string, from int) int {
+	rare := n.name[n.rare]
+	for i := from + n.rare; i < len(text); i++ {
+		j := strings.IndexByte(text[i:], rare)
+		if j < 0 {
+			break
+		}
+		i += j
+		if strings.HasPrefix(text[i-n.rare:], n.name) {
+			return i - n.rare
+		}
+	}
+	return -1
+}
+
 // A seek is how a scope is tried on valid text: every term has to hold.
 type seek struct {
 	terms   []term
@@ -259,17 +276,10 @@ func memberOf(s string, i int, name string) (value int, ok bool) {
 // if the name repeats, or -1.
 func (f *seeker) member(n *needle) (value int) {
 	text, name := f.text, n.name
-	rare := name[n.rare]
 	value = -1
-	for i := f.root + 2 + n.rare; i < len(text); i++ {
-		j := strings.IndexByte(text[i:], rare)
-		if j < 0 {
-			break
-		}
-		i += j
-		start := i - n.rare // behind the quote
+	for start := n.next(text, f.root+2); start >= 0; start = n.next(text, start+1) {
 		end := start + len(name)
-		if end >= len(text) || text[end] != '"' || text[start-1] != '"' || text[start:end] != name || text[start-2] == '\\' {
+		if end >= len(text) || text[end] != '"' || text[start-1] != '"' || text[start-2] == '\\' {
 			continue
 		}
 		if end = space(text, end+1); end == len(text) || text[end] != ':' {

@@ -364,6 +364,12 @@ func (f *feed) over(ctx context.Context, err error) error {
 
 // change shows a change if it passes; done ends the feed.
 func (f *feed) change(ch *osier.Change) (done bool, err error) {
+	if !ch.Mark {
+		// Before the lock: heartbeats go on while leaves are read.
+		if err := f.judge(ch); err != nil {
+			return false, err
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ch.Mark {
@@ -378,8 +384,8 @@ func (f *feed) change(ch *osier.Change) (done bool, err error) {
 		return false, f.pushed()
 	}
 	f.last = ch.Seq
-	if err := f.judge(ch); err != nil || len(f.revs) == 0 {
-		return false, err
+	if len(f.revs) == 0 {
+		return false, nil
 	}
 	if err := f.row(ch); err != nil {
 		return false, err

@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -72,19 +71,8 @@ func main() {
 	only := flag.String("only", "", "the rows to run, of floor, embedded, puts, gets, bulk, listings, polls, scans (gets need puts, listings bulk, scans both)")
 	profile := flag.String("cpuprofile", "", "write a processor profile of all rows to this file")
 	flag.Parse()
-	if *profile != "" {
-		f, err := os.Create(*profile)
-		if err == nil {
-			err = pprof.StartCPUProfile(f)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "door:", err)
-			os.Exit(1)
-		}
-		defer f.Close()
-		defer pprof.StopCPUProfile()
-	}
-	if err := run(*dir, *only, *seconds, *rows, *polls); err != nil {
+	err := peers.Profile(*profile, func() error { return run(*dir, *only, *seconds, *rows, *polls) })
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "door:", err)
 		os.Exit(1)
 	}

@@ -21,7 +21,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/pprof"
 	"slices"
 	"sync"
 	"time"
@@ -148,21 +147,14 @@ func profiled(name string, d time.Duration, f func() error) error {
 	if profiles == "" {
 		return nil
 	}
-	w, err := os.Create(profiles + name)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	if err := pprof.StartCPUProfile(w); err != nil {
-		return err
-	}
-	defer pprof.StopCPUProfile()
-	for end := time.Now().Add(d); time.Now().Before(end); {
-		if err := f(); err != nil {
-			return err
+	return peers.Profile(profiles+name, func() error {
+		for end := time.Now().Add(d); time.Now().Before(end); {
+			if err := f(); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func open(dir string, docs int) (*pair, error) {
